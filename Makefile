@@ -1,0 +1,155 @@
+# Radial's commands: `make help` lists them. Everything lands in bin/; nothing is installed.
+
+BIN     := $(CURDIR)/bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+# Modules of the workspace see each other through go.work; those outside it carry replace lines that must
+# not reach the others, so they are always built alone.
+WORKSPACE_MODULES := . $(patsubst %/go.mod,%,$(wildcard providers/*/go.mod))
+OUTSIDE_MODULES   := $(patsubst %/go.mod,%,$(wildcard devcluster/go.mod tools/*/go.mod))
+TOOLS             := $(BIN)/helm $(BIN)/registry $(BIN)/staticcheck
+
+# One set of build flags everywhere, so that every build finds the cache of the others. No VCS stamp: it
+# would fail in an exported tree, and the version comes in through -ldflags.
+BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
+ALONE := GOWORK=off CGO_ENABLED=0
+STAMP := -X github.com/radial-project/radial/internal/core.Version=$(VERSION)
+
+# What a test may rely on: RADIAL_BIN holds the real programs, and one that is missing is a failure.
+TEST_ENV     := RADIAL_BIN=$(BIN) RADIAL_REQUIRE_TOOLS=1
+TEST_TIMEOUT ?= 25m
+FUZZTIME     ?= 20s
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+##@ Build
+
+.PHONY: help
+help: ## List every command with what it does
+	@awk 'BEGIN {FS = ":.*## "} \
+	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z][a-z-]*:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@printf '\nVariables: VERSION TEST_TIMEOUT FUZZTIME TESTFLAGS KEEP NODE (docs/development-cluster.md)\n'
+
+.PHONY: build
+build: programs $(BIN)/devcluster ## Build Radial's programs and the development cluster into bin/
+
+.PHONY: programs
+programs: ## Build Radial's own programs into bin/ (seconds when warm)
+	@mkdir -p $(BIN)
+	$(BUILD) -ldflags "$(STAMP)" -o $(BIN)/ ./cmd/...
+	@for m in $(filter-out .,$(WORKSPACE_MODULES)); do \
+	  (cd $$m && set -x && $(BUILD) -ldflags "$(STAMP)" -o $(BIN)/ ./...) || exit 1; done
+
+.PHONY: devcluster
+devcluster: $(BIN)/devcluster ## Build the development cluster into bin/ (about 5 minutes the first time)
+
+DEVCLUSTER_SOURCES := $(shell find devcluster -name '*.go' -not -name '*_test.go' 2>/dev/null) \
+	$(wildcard devcluster/go.mod devcluster/go.sum devcluster/build.sh)
+$(BIN)/devcluster: $(DEVCLUSTER_SOURCES)
+	@mkdir -p $(BIN)
+	devcluster/build.sh $@
+
+.PHONY: realnode
+realnode: $(BIN)/devcluster ## Build kubelet, kube-proxy and containerd for NODE=real into bin/realnode/
+	devcluster/realnode/build.sh $(BIN)/realnode
+
+.PHONY: tools
+tools: $(TOOLS) ## Build the real programs that tests run: helm, registry, staticcheck
+
+$(BIN)/helm: tools/helm/go.mod tools/helm/go.sum
+	$(call build-tool,helm,helm.sh/helm/v4/cmd/helm)
+$(BIN)/registry: tools/registry/go.mod tools/registry/go.sum
+	$(call build-tool,registry,github.com/distribution/distribution/v3/cmd/registry)
+$(BIN)/staticcheck: tools/staticcheck/go.mod tools/staticcheck/go.sum
+	$(call build-tool,staticcheck,honnef.co/go/tools/cmd/staticcheck)
+
+# build-tool NAME PACKAGE: touch, because a build from an unchanged cache keeps the old time.
+define build-tool
+	@mkdir -p $(BIN)
+	cd tools/$(1) && GOWORK=off $(BUILD) -ldflags "-s -w" -o $@ $(2)
+	@touch $@
+endef
+
+##@ Check
+
+.PHONY: check
+check: check-format check-vet check-lint check-modules check-generated check-scripts check-size ## Everything that CI checks before the tests
+
+GO_FILES = $(shell git ls-files -co --exclude-standard -- '*.go' | while read -r f; do [ -f "$$f" ] && echo "$$f"; done)
+
+.PHONY: check-format
+check-format: ## Source is formatted as gofmt would
+	@bad=$$(gofmt -l $(GO_FILES)); [ -z "$$bad" ] || { echo "not formatted (gofmt -w mends it):"; echo "$$bad"; exit 1; }
+
+.PHONY: check-vet
+check-vet: ## go vet, every module
+	@for m in $(WORKSPACE_MODULES); do echo "vet $$m"; (cd $$m && go vet ./...) || exit 1; done
+	@echo "vet devcluster"; cd devcluster && $(ALONE) go vet -trimpath ./...
+
+# The devcluster's main package is left to vet: it only names the upstream components, and staticcheck would
+# read all of Kubernetes for it.
+.PHONY: check-lint
+check-lint: $(BIN)/staticcheck ## staticcheck, every module (exceptions and their reasons: staticcheck.conf)
+	@for m in $(WORKSPACE_MODULES); do echo "staticcheck $$m"; (cd $$m && $(BIN)/staticcheck ./...) || exit 1; done
+	@echo "staticcheck devcluster"; cd devcluster && $(ALONE) $(BIN)/staticcheck ./internal/... ./e2e/...
+
+.PHONY: check-modules
+check-modules: ## go.mod and go.sum are tidy and the modules are what go.sum says
+	@for m in $(WORKSPACE_MODULES); do echo "tidy $$m"; (cd $$m && GOWORK=off go mod tidy -diff && GOWORK=off go mod verify >/dev/null) || exit 1; done
+	@for m in $(OUTSIDE_MODULES); do echo "tidy $$m"; (cd $$m && GOWORK=off go mod tidy -diff) || exit 1; done
+
+.PHONY: check-generated
+check-generated: ## Generated files are what their generators make
+	@tools/check-generated.sh
+
+.PHONY: check-scripts
+check-scripts: ## Shell scripts parse
+	@git ls-files -co --exclude-standard -- '*.sh' .ci/run | while read -r f; do [ ! -f "$$f" ] || bash -n "$$f" || exit 1; done
+
+.PHONY: check-size
+check-size: ## No source file passes 800 lines (a warning from 700)
+	@tools/check-size.sh 700 800
+
+##@ Test
+
+.PHONY: test
+test: build tools ## Every test of every module, with the real programs
+	@failed=; \
+	for m in $(WORKSPACE_MODULES); do (cd $$m && set -x && $(TEST_ENV) go test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...) || failed="$$failed $$m"; done; \
+	(cd devcluster && set -x && $(ALONE) $(TEST_ENV) go test -trimpath -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...) || failed="$$failed devcluster"; \
+	[ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
+
+.PHONY: test-short
+test-short: ## Tests that need no built program: go test ./... (the others skip and say why)
+	go test $(TESTFLAGS) ./...
+
+.PHONY: race
+race: build tools ## Every test of the workspace under the race detector
+	@failed=; \
+	for m in $(WORKSPACE_MODULES); do (cd $$m && set -x && $(TEST_ENV) go test -race -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...) || failed="$$failed $$m"; done; \
+	[ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
+
+.PHONY: fault
+fault: build tools ## Kill, cut and stall real processes under load (test/fault)
+	$(TEST_ENV) go test -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./test/fault/...
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (20s)
+	@tools/fuzz.sh $(FUZZTIME) $(WORKSPACE_MODULES)
+
+.PHONY: bench
+bench: build tools ## Measure the figures that docs quote (test/bench)
+	$(TEST_ENV) go run ./test/bench $(BENCHFLAGS)
+
+##@ See
+
+.PHONY: demo
+demo: build tools ## Show Radial on a development cluster; KEEP=1 leaves it running, NODE=real runs real pods
+	RADIAL_BIN=$(BIN) KEEP=$(KEEP) NODE=$(NODE) go run ./test/demo
+
+.PHONY: clean
+clean: ## Remove what the build made
+	rm -rf bin dist
