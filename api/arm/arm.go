@@ -1,0 +1,126 @@
+// Package arm holds the wire types of Radial's ARM-style API, as clients and
+// server exchange them.
+package arm
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Resource is a resource on the wire.
+type Resource struct {
+	ID         string            `json:"id,omitempty"`
+	Name       string            `json:"name,omitempty"`
+	Type       string            `json:"type,omitempty"`
+	Location   string            `json:"location,omitempty"`
+	Tags       map[string]string `json:"tags,omitempty"`
+	SystemData json.RawMessage   `json:"systemData,omitempty"`
+	// Properties hold provisioningState and status beside the type's own.
+	Properties map[string]any `json:"properties"`
+	// Owner is the cluster object that the resource stands for; written by
+	// controllers, answered to all.
+	Owner *Owner `json:"owner,omitempty"`
+}
+
+// Put is the body of a PUT by a controller: a Resource and what goes with it in
+// the same transaction.
+type Put struct {
+	Resource
+	// ImplicitParents makes the resource group and the application of the
+	// resource when they do not exist; they go with their last member.
+	ImplicitParents bool `json:"implicitParents,omitempty"`
+	// Replaces is the uid of the stored owner when the writer knows that its
+	// object is gone.
+	Replaces string `json:"replaces,omitempty"`
+}
+
+// Owner is an object of a cluster.
+type Owner struct {
+	Cluster   string `json:"cluster"`
+	Namespace string `json:"namespace"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+}
+
+// HeaderOwnerUID on a DELETE names the uid that the stored owner must have.
+const HeaderOwnerUID = "Radial-Owner-Uid"
+
+// List is a page of resources.
+type List struct {
+	Value    []Resource `json:"value"`
+	NextLink string     `json:"nextLink,omitempty"`
+}
+
+// OperationStatus is the answer of operationStatuses/{id}.
+type OperationStatus struct {
+	ID        string     `json:"id"`
+	Name      string     `json:"name"`
+	Status    string     `json:"status"`
+	StartTime time.Time  `json:"startTime"`
+	EndTime   *time.Time `json:"endTime,omitempty"`
+	Error     *Error     `json:"error,omitempty"`
+}
+
+// ErrorEnvelope is the body of every answer of 400 and above.
+type ErrorEnvelope struct {
+	Error Error `json:"error"`
+}
+
+// Error is the ARM error.
+type Error struct {
+	Code           string      `json:"code"`
+	Message        string      `json:"message"`
+	Target         string      `json:"target,omitempty"`
+	Details        []Error     `json:"details,omitempty"`
+	AdditionalInfo []ErrorInfo `json:"additionalInfo,omitempty"`
+}
+
+// ErrorInfo is additional information of a named type, such as "owner".
+type ErrorInfo struct {
+	Type string          `json:"type"`
+	Info json.RawMessage `json:"info"`
+}
+
+// Graph is the answer of getGraph.
+type Graph struct {
+	Resources []GraphResource `json:"resources"`
+}
+
+// GraphResource is one node.
+type GraphResource struct {
+	ID                string            `json:"id"`
+	Name              string            `json:"name"`
+	Type              string            `json:"type"`
+	ProvisioningState string            `json:"provisioningState"`
+	Connections       []GraphConnection `json:"connections"`
+	OutputResources   []GraphOutput     `json:"outputResources"`
+}
+
+// GraphConnection is one end of an edge: Outbound at the one that uses,
+// Inbound at the one that is used.
+type GraphConnection struct {
+	ID        string `json:"id"`
+	Direction string `json:"direction"`
+	Kind      string `json:"kind,omitempty"`
+	Name      string `json:"name,omitempty"`
+}
+
+// GraphOutput is an output resource.
+type GraphOutput struct {
+	ID   string `json:"id"`
+	Type string `json:"type"`
+	Name string `json:"name"`
+}
+
+// Change is one event of the change stream at /watch/changes: newline-delimited
+// JSON. The first line, and any line after a gap, has Reset: what was seen
+// before may be stale, ask again for what is in flight.
+type Change struct {
+	Seq       int64  `json:"seq"`
+	ID        string `json:"id,omitempty"`
+	Operation string `json:"operation,omitempty"`
+	State     string `json:"state,omitempty"`
+	Deleted   bool   `json:"deleted,omitempty"`
+	Reset     bool   `json:"reset,omitempty"`
+}

@@ -1,0 +1,80 @@
+// Package extension is the contract of every kind of resource that is not the
+// control plane's own (S-47): four calls on a Target. A Target is what a scope
+// resolves to; it may hold short-lived credentials, which nothing stores.
+package extension
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/radial-project/radial/internal/core"
+)
+
+// Resource is what a template asks a target to hold.
+type Resource struct {
+	// Type and APIVersion in the extension's spelling: "apps/Deployment" and
+	// "v1", or "core/Secret" and "v1".
+	Type       string
+	APIVersion string
+	// Properties is the resource's body; for Kubernetes the whole object
+	// without apiVersion and kind.
+	Properties map[string]any
+	// Owner is the control plane's resource it is made for. Targets stamp it
+	// where they can, so that an object is known to be ours.
+	Owner core.ID
+}
+
+// Ref finds a resource again, for get and delete. It is stored as an output's
+// handle and holds no credential.
+type Ref struct {
+	// ID is the resource's id; for Kubernetes it carries the cluster's name.
+	ID         core.ID `json:"id"`
+	Type       string  `json:"type"`
+	APIVersion string  `json:"apiVersion"`
+	// Identifiers are the extension's own: {"metadata":{"name","namespace"}}.
+	Identifiers json.RawMessage `json:"identifiers"`
+	// UID is the target's own mark of this very object, "" before it is made.
+	// Deletion carries it as a precondition.
+	UID string `json:"uid,omitempty"`
+}
+
+// State is a resource as the target holds it.
+type State struct {
+	Ref Ref
+	// Properties is the live object.
+	Properties map[string]any
+}
+
+// Target is a place where resources are made: a cluster, a cloud, a mailbox.
+// Implementations are safe for concurrent use; every call ends when its
+// context does.
+type Target interface {
+	// Preview validates and answers what Apply would make, without making it.
+	// Its Ref names the resource before it exists: deterministic.
+	Preview(ctx context.Context, r Resource) (State, error)
+	// Apply creates or updates, and waits until the resource is ready.
+	// Idempotent. A field that another manager owns is an error naming both.
+	Apply(ctx context.Context, r Resource) (State, error)
+	// Get returns the live resource; NotFound if there is none.
+	Get(ctx context.Context, ref Ref) (State, error)
+	// Delete removes and waits until it is gone. A missing resource, and one
+	// whose uid is another, are already deleted: no error.
+	Delete(ctx context.Context, ref Ref) error
+}
+
+// Resolver turns a reference to a scope into a Target.
+type Resolver interface {
+	// Resolve returns the target of a scope. An unknown, unreachable or
+	// forbidden one is an error of core.CodeTarget that names it.
+	Resolve(ctx context.Context, s Scope) (Target, error)
+}
+
+// Scope refers to where resources live, without credentials.
+type Scope struct {
+	// Extension is "Kubernetes" or another registered name.
+	Extension string `json:"extension"`
+	// Cluster is the member cluster's name, "local" for the server's own.
+	Cluster string `json:"cluster,omitempty"`
+	// Namespace is the default namespace, for extensions that know one.
+	Namespace string `json:"namespace,omitempty"`
+}

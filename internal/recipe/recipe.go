@@ -1,0 +1,119 @@
+// Package recipe runs recipes: it finds what an environment registered for a
+// type, builds the context, merges parameters, and hands both to the driver of
+// the recipe's kind. Drivers live in its subpackages.
+package recipe
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/extension"
+)
+
+// Definition is a recipe as an operator registered it.
+type Definition struct {
+	// Name is "default" unless the developer chose another.
+	Name string `json:"name"`
+	// Kind selects the driver: "bicep" and "template" are ARM templates,
+	// "terraform" an OpenTofu module.
+	Kind string `json:"templateKind"`
+	// Path is where the template lies: an OCI reference by tag or digest, or in
+	// developer mode a file:// URL.
+	Path       string         `json:"templatePath"`
+	Version    string         `json:"templateVersion,omitempty"`
+	Parameters map[string]any `json:"parameters,omitempty"`
+	PlainHTTP  bool           `json:"plainHttp,omitempty"`
+	// Digest is the content's digest, recorded when a run first read it.
+	Digest string `json:"digest,omitempty"`
+}
+
+// Context is the object that a recipe gets as its parameter "context"
+// (field names are the wire's).
+type Context struct {
+	Resource    ContextResource `json:"resource"`
+	Application ContextRef      `json:"application"`
+	Environment ContextRef      `json:"environment"`
+	Runtime     ContextRuntime  `json:"runtime"`
+}
+
+// ContextRef names an application or an environment.
+type ContextRef struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// ContextResource is the resource that the recipe provisions. Properties hold
+// sensitive values in the clear: a Context never reaches a log.
+type ContextResource struct {
+	ID          string                       `json:"id"`
+	Name        string                       `json:"name"`
+	Type        string                       `json:"type"`
+	Properties  map[string]any               `json:"properties,omitempty"`
+	Connections map[string]ContextConnection `json:"connections,omitempty"`
+}
+
+// ContextConnection is a resource that the recipe's resource connects to.
+type ContextConnection struct {
+	ID         string         `json:"id"`
+	Name       string         `json:"name"`
+	Type       string         `json:"type"`
+	Properties map[string]any `json:"properties,omitempty"`
+}
+
+// ContextRuntime says where containers of the application run.
+type ContextRuntime struct {
+	Kubernetes *ContextKubernetes `json:"kubernetes,omitempty"`
+}
+
+// ContextKubernetes names namespaces.
+type ContextKubernetes struct {
+	Namespace            string `json:"namespace"`
+	EnvironmentNamespace string `json:"environmentNamespace"`
+}
+
+// Run is one execution of a recipe.
+type Run struct {
+	Definition Definition
+	Context    Context
+	// Parameters are merged: definition < environment < developer (D-33).
+	Parameters map[string]any
+	// Owner is the resource's id, Scope where its outputs go.
+	Owner core.ID
+	Scope extension.Scope
+	// Previous is the inventory before the run.
+	Previous []core.Output
+	// Record keeps outputs in the store; drivers call it with every planned
+	// output before the first is made, and with outcomes in batches (D-31).
+	Record func(ctx context.Context, put []core.Output, drop []core.ID) error
+	// Progress tells what is being done, for people; never a secret.
+	Progress func(message string)
+}
+
+// Result is what a run answered.
+type Result struct {
+	Values  map[string]any
+	Secrets map[string]any
+	// Outputs is the new inventory; what Previous holds beyond it is deleted by
+	// the engine after success.
+	Outputs []core.Output
+	// Resources are further ids that the recipe names in result.resources.
+	Resources []string
+	// Definition as run, with Digest set (D-32).
+	Definition Definition
+	// Warnings for people.
+	Warnings []string
+}
+
+// Driver runs recipes of one kind.
+type Driver interface {
+	// Execute runs the recipe to its end. Errors carry one of the Recipe codes
+	// and name the template and, inside it, the resource at fault.
+	Execute(ctx context.Context, run Run) (Result, error)
+	// Delete deletes outputs, dependants first, and calls drop as they go. It
+	// needs no template.
+	Delete(ctx context.Context, scope extension.Scope, outputs []core.Output, record func(ctx context.Context, put []core.Output, drop []core.ID) error) error
+	// Parameters returns the parameters that a template declares, by name, for
+	// recipe show.
+	Parameters(ctx context.Context, d Definition) (map[string]json.RawMessage, error)
+}
