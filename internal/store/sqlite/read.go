@@ -1,0 +1,233 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/store"
+)
+
+const (
+	selectResource = `SELECT ` + resourceColumns + ` FROM resources r WHERE r.key = ?`
+	selectOutputs  = `SELECT ` + outputColumns + ` FROM outputs u WHERE u.resource_key = ? ORDER BY u.ordinal`
+)
+
+// prepared returns the read for a text, prepared once a connection.
+func (s *Store) prepared(ctx context.Context, q string) (*sql.Stmt, error) {
+	if st, ok := s.stmts.Load(q); ok {
+		return st.(*sql.Stmt), nil
+	}
+	st, err := s.reads.PrepareContext(ctx, q)
+	if err != nil {
+		return nil, s.fault("read", err)
+	}
+	if had, ok := s.stmts.LoadOrStore(q, st); ok {
+		_ = st.Close()
+		return had.(*sql.Stmt), nil
+	}
+	return st, nil
+}
+
+// readRow reads one row; sql.ErrNoRows comes back as it is.
+func (s *Store) readRow(ctx context.Context, q string, args []any, into ...any) error {
+	st, err := s.prepared(ctx, q)
+	if err != nil {
+		return err
+	}
+	err = st.QueryRowContext(ctx, args...).Scan(into...)
+	if err == nil || errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	return s.fault("read", err)
+}
+
+// readRows reads all rows of a query.
+func (s *Store) readRows(ctx context.Context, q string, args []any, each func(scan) error) error {
+	st, err := s.prepared(ctx, q)
+	if err != nil {
+		return err
+	}
+	return s.fault("read", eachRow(ctx, st, args, each))
+}
+
+// Get implements [store.Reader].
+func (s *Store) Get(ctx context.Context, id core.ID) (core.Resource, *core.Operation, error) {
+	var resource resourceRow
+	var operation operationRow
+	err := s.readRow(ctx, `SELECT `+resourceColumns+`, `+operationColumns+`
+		FROM resources r LEFT JOIN operations o ON o.resource_key = r.key AND o.ended = 0 WHERE r.key = ?`,
+		[]any{id.Key()}, append(resource.columns(), operation.columns()...)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return core.Resource{}, nil, notFound(id)
+	}
+	if err != nil {
+		return core.Resource{}, nil, err
+	}
+	r, err := resource.resource()
+	if err != nil || !operation.id.Valid {
+		return r, nil, s.fault("read", err)
+	}
+	o, err := operation.operation()
+	return r, &o, s.fault("read", err)
+}
+
+// Operation implements [store.Reader].
+func (s *Store) Operation(ctx context.Context, id string) (core.Operation, error) {
+	var row operationRow
+	err := s.readRow(ctx, `SELECT `+operationColumns+` FROM operations o WHERE o.id = ?`, []any{id}, row.columns()...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return core.Operation{}, core.Errorf(core.CodeNotFound, "The operation %s was not found.", id).WithTarget(id)
+	}
+	if err != nil {
+		return core.Operation{}, err
+	}
+	o, err := row.operation()
+	return o, s.fault("read", err)
+}
+
+// Outputs implements [store.Reader].
+func (s *Store) Outputs(ctx context.Context, id core.ID) ([]core.Output, error) {
+	var out []core.Output
+	err := s.readRows(ctx, selectOutputs, []any{id.Key()}, func(sc scan) error {
+		_, o, err := scanOutput(sc)
+		out = append(out, o)
+		return err
+	})
+	return out, err
+}
+
+// List implements [store.Reader]. A page is one walk along one index from the
+// key after the page before: what is written meanwhile neither moves a row to
+// another page nor hides one.
+func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
+	where, args := listWhere(q)
+	text := `SELECT ` + resourceColumns + ` FROM resources r WHERE ` + where + ` ORDER BY r.key`
+	if q.Limit > 0 {
+		text += ` LIMIT ?`
+		args = append(args, q.Limit+1) // one more tells whether there is a next page
+	}
+	var page store.Page
+	err := s.readRows(ctx, text, args, func(sc scan) error {
+		if q.Limit > 0 && len(page.Resources) == q.Limit {
+			page.Next = page.Resources[q.Limit-1].ID.Key()
+			return nil
+		}
+		var row resourceRow
+		if err := sc(row.columns()...); err != nil {
+			return err
+		}
+		r, err := row.resource()
+		page.Resources = append(page.Resources, r)
+		return err
+	})
+	if err != nil {
+		return store.Page{}, err
+	}
+	return page, nil
+}
+
+// listWhere is the condition of a query. A plus before a column keeps the
+// planner from its index, so that the narrowest of those that apply is walked.
+func listWhere(q store.Query) (string, []any) {
+	var where []string
+	var args []any
+	add := func(cond string, values ...any) {
+		where = append(where, cond)
+		args = append(args, values...)
+	}
+	rowType := strings.ToLower(q.Type)
+	scopes := rowType == strings.ToLower(store.TypeGroup) || rowType == strings.ToLower(store.TypePlane)
+	hint := ""
+	if !q.Application.IsZero() {
+		add(`r.application_key = ?`, q.Application.Key())
+		hint = "+"
+	}
+	if !q.Environment.IsZero() {
+		add(hint+`r.environment_key = ?`, q.Environment.Key())
+		hint = "+"
+	}
+	switch {
+	case q.Type != "":
+		add(hint+`r.type = ?`, rowType)
+	default:
+		add(`+r.type NOT IN (?, ?)`, strings.ToLower(store.TypeGroup), strings.ToLower(store.TypePlane))
+	}
+	if !q.Scope.IsZero() {
+		from, to := below(q.Scope.Key())
+		if scopes { // a scope matches itself
+			add(`r.key >= ? AND r.key < ? AND (r.key > ? OR r.key = ?)`, q.Scope.Key(), to, from, q.Scope.Key())
+		} else {
+			add(`r.key > ? AND r.key < ?`, from, to)
+		}
+	}
+	if q.After != "" {
+		add(`r.key > ?`, q.After)
+	}
+	return strings.Join(where, ` AND `), args
+}
+
+// Graph implements [store.Reader]: three statements on one snapshot, however
+// many resources there are. The walk along edges ends on cycles, because a key
+// that was reached is not reached again.
+func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
+	members, args := `SELECT key FROM resources WHERE application_key = ?1 UNION SELECT key FROM resources WHERE environment_key = ?1`, []any{root.Key()}
+	if root.IsScope() {
+		from, to := below(root.Key())
+		members, args = `SELECT key FROM resources WHERE key > ?1 AND key < ?2 AND type NOT IN (?3, ?4)`,
+			[]any{from, to, strings.ToLower(store.TypeGroup), strings.ToLower(store.TypePlane)}
+	}
+	reached := `WITH RECURSIVE reached (key) AS (` + members + ` UNION SELECT e.to_key FROM reached JOIN edges e ON e.from_key = reached.key) `
+	tx, err := s.reads.BeginTx(ctx, nil)
+	if err != nil {
+		return store.Graph{}, s.fault("read", err)
+	}
+	defer func() { _ = tx.Rollback() }() // it has changed nothing
+	g := store.Graph{Outputs: map[string][]core.Output{}}
+	read := func(q string, each func(scan) error) error {
+		st, err := s.prepared(ctx, reached+q)
+		if err != nil {
+			return err
+		}
+		return s.fault("read", eachRow(ctx, tx.StmtContext(ctx, st), args, each))
+	}
+	from := map[string]core.ID{}
+	err = read(`SELECT `+resourceColumns+` FROM reached JOIN resources r ON r.key = reached.key ORDER BY r.key`, func(sc scan) error {
+		var row resourceRow
+		if err := sc(row.columns()...); err != nil {
+			return err
+		}
+		r, err := row.resource()
+		g.Resources = append(g.Resources, r)
+		from[r.ID.Key()] = r.ID
+		return err
+	})
+	if err != nil {
+		return store.Graph{}, err
+	}
+	err = read(`SELECT e.from_key, e.to_id, e.kind, e.name FROM reached JOIN edges e ON e.from_key = reached.key ORDER BY 1, e.to_key, 3, 4`, func(sc scan) error {
+		var e core.Edge
+		var fromKey, to string
+		if err := sc(&fromKey, &to, &e.Kind, &e.Name); err != nil {
+			return err
+		}
+		e.From = from[fromKey]
+		err := parseID(to, &e.To)
+		g.Edges = append(g.Edges, e)
+		return err
+	})
+	if err != nil {
+		return store.Graph{}, err
+	}
+	err = read(`SELECT `+outputColumns+` FROM reached JOIN outputs u ON u.resource_key = reached.key ORDER BY u.resource_key, u.ordinal`, func(sc scan) error {
+		key, o, err := scanOutput(sc)
+		g.Outputs[key] = append(g.Outputs[key], o)
+		return err
+	})
+	if err != nil {
+		return store.Graph{}, err
+	}
+	return g, nil
+}
