@@ -15,14 +15,14 @@ import (
 // process killed right after its PUT leaves an object that still knows the id.
 func Intend(goal Goal, m *Memory) bool {
 	want := goal.ID.String()
-	if strings.EqualFold(m.Resource, want) {
+	if strings.EqualFold(m.Resource, want) || m.Resource != "" && strings.EqualFold(m.Requested, want) {
 		return false
 	}
 	if m.Resource != "" {
 		m.Previous = append(without(m.Previous, m.Resource), m.Resource)
 	}
 	m.Previous = without(m.Previous, want)
-	m.Resource, m.APIVersion = want, goal.APIVersion
+	m.Requested, m.Resource, m.APIVersion = want, want, goal.APIVersion
 	m.AppliedHash, m.LiveHash, m.Failure = "", "", nil
 	return true
 }
@@ -114,6 +114,9 @@ func (r *Runner) Apply(ctx context.Context, goal Goal, m *Memory) (Outcome, erro
 	if err != nil && !core.IsCode(err, core.CodeNotFound) {
 		return Outcome{}, err
 	}
+	if err == nil {
+		m.Resource = live.ID
+	}
 	for replaces := ""; ; {
 		s := snapshot{goal: goal, hash: hash, live: live, mem: *m,
 			tries: m.Failure == nil || !r.now().Before(m.Failure.RetryAt)}
@@ -136,7 +139,7 @@ func (r *Runner) Apply(ctx context.Context, goal Goal, m *Memory) (Outcome, erro
 		case actHold:
 			return r.held(m, live), nil
 		case actDone:
-			m.Resource, m.APIVersion = live.ID, goal.APIVersion
+			m.APIVersion = goal.APIVersion
 			m.Previous = without(m.Previous, live.ID)
 			if len(m.Previous) == 0 || m.Failure != nil && m.Failure.Hash == hash {
 				m.Failure = nil // a failed deletion of what was before keeps its pause

@@ -65,6 +65,9 @@ const (
 // be lost, or be forged by who can edit the object: a step believes the
 // resource, not its memory, and touches only what the owner has.
 type Memory struct {
+	// Requested is the id asked for. Resource is another one when the type is an
+	// alias.
+	Requested string `json:"requested,omitempty"`
 	// Resource is the id that was or is about to be PUT, as the server spells
 	// it once it answered.
 	Resource string `json:"resource,omitempty"`
