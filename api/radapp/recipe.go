@@ -77,10 +77,16 @@ type Pairing struct {
 	// Requested is the id as asked for; Resource is the server's spelling.
 	Requested   string   `json:"requested,omitempty"`
 	APIVersion  string   `json:"apiVersion,omitempty"`
-	Previous    []string `json:"previous,omitempty"`
+	Previous    []Former `json:"previous,omitempty"`
 	AppliedHash string   `json:"appliedHash,omitempty"`
 	LiveHash    string   `json:"liveHash,omitempty"`
 	Failure     *Failure `json:"failure,omitempty"`
+}
+
+// Former is a resource that a Recipe stood for before, still to be deleted.
+type Former struct {
+	ID         string `json:"id"`
+	APIVersion string `json:"apiVersion,omitempty"`
 }
 
 // Failure is the last failed attempt.

@@ -19,7 +19,7 @@ func Intend(goal Goal, m *Memory) bool {
 		return false
 	}
 	if m.Resource != "" {
-		m.Previous = append(without(m.Previous, m.Resource), m.Resource)
+		m.Previous = append(without(m.Previous, m.Resource), Former{m.Resource, m.APIVersion})
 	}
 	m.Previous = without(m.Previous, want)
 	m.Requested, m.Resource, m.APIVersion = want, want, goal.APIVersion
@@ -27,10 +27,10 @@ func Intend(goal Goal, m *Memory) bool {
 	return true
 }
 
-func without(ids []string, id string) []string {
-	var kept []string
-	for _, i := range ids {
-		if !strings.EqualFold(i, id) {
+func without(all []Former, id string) []Former {
+	var kept []Former
+	for _, i := range all {
+		if !strings.EqualFold(i.ID, id) {
 			kept = append(kept, i)
 		}
 	}
@@ -114,7 +114,7 @@ func (r *Runner) Apply(ctx context.Context, goal Goal, m *Memory) (Outcome, erro
 	if err != nil && !core.IsCode(err, core.CodeNotFound) {
 		return Outcome{}, err
 	}
-	if err == nil {
+	if err == nil && live.ID != "" {
 		m.Resource = live.ID
 	}
 	for replaces := ""; ; {
@@ -140,7 +140,7 @@ func (r *Runner) Apply(ctx context.Context, goal Goal, m *Memory) (Outcome, erro
 			return r.held(m, live), nil
 		case actDone:
 			m.APIVersion = goal.APIVersion
-			m.Previous = without(m.Previous, live.ID)
+			m.Previous = without(m.Previous, m.Resource)
 			if len(m.Previous) == 0 || m.Failure != nil && m.Failure.Hash == hash {
 				m.Failure = nil // a failed deletion of what was before keeps its pause
 			}

@@ -73,9 +73,9 @@ type Memory struct {
 	Resource string `json:"resource,omitempty"`
 	// APIVersion of Resource.
 	APIVersion string `json:"apiVersion,omitempty"`
-	// Previous are ids that the object was paired with before, to be deleted
-	// once Resource is there.
-	Previous []string `json:"previous,omitempty"`
+	// Previous is what the object was paired with before, to be deleted once
+	// Resource is there.
+	Previous []Former `json:"previous,omitempty"`
 	// AppliedHash is the hash of the goal last applied successfully.
 	AppliedHash string `json:"appliedHash,omitempty"`
 	// LiveHash is the hash of the live values of the goal's properties right
@@ -85,6 +85,12 @@ type Memory struct {
 	Operation *Operation `json:"operation,omitempty"`
 	// Failure is the last failure of the present goal.
 	Failure *Failure `json:"failure,omitempty"`
+}
+
+// Former is a resource that an object was paired with before.
+type Former struct {
+	ID         string `json:"id"`
+	APIVersion string `json:"apiVersion,omitempty"`
 }
 
 // Operation is an asynchronous operation in flight.

@@ -27,22 +27,23 @@ func (r *Runner) Remove(ctx context.Context, id core.ID, apiVersion, ownerUID st
 	if running, err := r.poll(ctx, m, ""); running || err != nil {
 		return Outcome{State: InProgress}, err
 	}
-	targets := append([]string(nil), m.Previous...)
-	if m.Resource != "" {
-		targets = append(without(targets, m.Resource), m.Resource)
-	}
-	if !id.IsZero() {
-		targets = append(without(targets, id.String()), id.String())
-	}
 	if m.APIVersion == "" {
 		m.APIVersion = apiVersion
+	}
+	targets := append([]Former(nil), m.Previous...)
+	if m.Resource != "" {
+		targets = append(without(targets, m.Resource), Former{m.Resource, m.APIVersion})
+	}
+	if !id.IsZero() {
+		targets = append(without(targets, id.String()), Former{id.String(), apiVersion})
 	}
 	return r.drop(ctx, targets, ownerUID, m)
 }
 
 // drop deletes targets in turn; an asynchronous one ends the step.
-func (r *Runner) drop(ctx context.Context, targets []string, ownerUID string, m *Memory) (Outcome, error) {
-	for _, target := range targets {
+func (r *Runner) drop(ctx context.Context, targets []Former, ownerUID string, m *Memory) (Outcome, error) {
+	for _, t := range targets {
+		target := t.ID
 		hash := hashJSON([]string{DELETE, target})
 		if f := m.Failure; f != nil && f.Hash == hash && r.now().Before(f.RetryAt) {
 			return r.held(m, nil), nil
@@ -52,7 +53,7 @@ func (r *Runner) drop(ctx context.Context, targets []string, ownerUID string, m 
 			m.forget(target) // a forged or broken memory names nothing
 			continue
 		}
-		a, err := r.API.Delete(ctx, id, m.APIVersion, ownerUID)
+		a, err := r.API.Delete(ctx, id, t.APIVersion, ownerUID)
 		switch core.CodeOf(err) {
 		case "":
 		case core.CodeNotFound, core.CodeNameConflict, core.CodeInvalidResourceType:
