@@ -15,6 +15,7 @@ const (
 	CodeInvalidContent      Code = "InvalidRequestContent"
 	CodeInvalidAPIVersion   Code = "InvalidApiVersionParameter"
 	CodeInvalidResourceType Code = "InvalidResourceType"
+	CodeInvalidPlaneType    Code = "InvalidPlaneType"
 	CodeUnauthorized        Code = "InvalidAuthenticationInfo"
 	CodeForbidden           Code = "AuthorizationFailed"
 	CodeNotFound            Code = "NotFound"
@@ -41,7 +42,8 @@ const (
 
 var statuses = map[Code]int{
 	CodeBadRequest: 400, CodeInvalidContent: 400, CodeInvalidAPIVersion: 400, CodeInvalidResourceType: 400,
-	CodeInvalidTemplate: 400, CodeRecipeNotFound: 400,
+	CodeInvalidPlaneType: 400,
+	CodeInvalidTemplate:  400, CodeRecipeNotFound: 400,
 	CodeUnauthorized: 401, CodeForbidden: 403, CodeNotFound: 404, CodeMethodNotAllowed: 405,
 	CodeConflict: 409, CodeNameConflict: 409, CodePrecondition: 412, CodeTooLarge: 413, CodeMediaType: 415,
 	CodeUnavailable: 503, CodeCanceled: 409,
