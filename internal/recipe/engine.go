@@ -1,0 +1,307 @@
+package recipe
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"sort"
+	"strings"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/extension"
+)
+
+// Options make an Engine.
+type Options struct {
+	// Drivers by kind of template, in lower case.
+	Drivers map[string]Driver
+	// Load reads a resource, for recipe packs.
+	Load func(context.Context, core.ID) (core.Resource, error)
+	// Canonical resolves the alias of a resource type.
+	Canonical func(resourceType string) (string, bool)
+	// Cluster is the cluster of environments that name none; "" is local.
+	Cluster string
+}
+
+// Engine runs recipes. It is stateless and safe for concurrent use.
+type Engine struct{ o Options }
+
+// NewEngine makes an engine.
+func NewEngine(o Options) *Engine {
+	if o.Cluster == "" {
+		o.Cluster = core.LocalCluster
+	}
+	return &Engine{o}
+}
+
+// Request asks for the recipe of one resource.
+type Request struct {
+	// Resource as stored; Properties its properties bag in plain text.
+	Resource   core.Resource
+	Properties map[string]any
+	// Environment is the environment resource, Application the application's
+	// if it belongs to one.
+	Environment core.Resource
+	Application *core.Resource
+	// Connections are the resources that it connects to, by connection name.
+	Connections map[string]core.Resource
+	// Previous is the inventory.
+	Previous []core.Output
+	// Recorded is the definition that the last successful run used, nil if
+	// there was none.
+	Recorded *Definition
+	// Record and Progress as in Run.
+	Record   func(ctx context.Context, put []core.Output, drop []core.ID) error
+	Progress func(message string)
+}
+
+func (r *Request) progress(message string) {
+	if r.Progress != nil {
+		r.Progress(message)
+	}
+}
+
+// Execute runs the recipe. After it succeeded, outputs of Previous that it did
+// not return again are deleted, dependants first (D-31); when it fails, all
+// recorded outputs stay recorded.
+func (e *Engine) Execute(ctx context.Context, r Request) (Result, error) {
+	env, err := ReadEnvironment(ctx, r.Environment, e.o.Load)
+	if err != nil {
+		return Result{}, err
+	}
+	asked := chosen(r.Properties)
+	def, err := env.Lookup(r.Resource.ID.Type(), asked.Name, e.o.Canonical)
+	if err != nil {
+		return Result{}, err
+	}
+	if env.Simulated {
+		return Result{Definition: def}, nil
+	}
+	driver, bad := e.driver(def.Kind)
+	if bad != nil {
+		return Result{}, bad.WithTarget(env.ID.String())
+	}
+	scope, err := e.scope(env, r)
+	if err != nil {
+		return Result{}, err
+	}
+	res, err := driver.Execute(ctx, Run{
+		Definition: def,
+		Context:    buildContext(env, scope, r),
+		Parameters: mergeParameters(def.Parameters, env.parametersFor(r.Resource.ID.Type(), e.o.Canonical), asked.Parameters),
+		Owner:      r.Resource.ID,
+		Scope:      scope,
+		Previous:   r.Previous,
+		Record:     r.Record,
+		Progress:   r.progress,
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	if stale := without(r.Previous, res.Outputs); len(stale) > 0 {
+		r.progress("deleting what the recipe no longer makes")
+		if err := e.delete(ctx, stale, r); err != nil {
+			return Result{}, err
+		}
+	}
+	return res, nil
+}
+
+// Delete deletes all that the recipe made, dependants first. It needs neither
+// the environment nor the template: each output knows who made it (D-32).
+func (e *Engine) Delete(ctx context.Context, r Request) error { return e.delete(ctx, r.Previous, r) }
+
+// Parameters returns the parameters that a registered recipe declares.
+func (e *Engine) Parameters(ctx context.Context, environment core.Resource, resourceType, name string) (Definition, map[string]json.RawMessage, error) {
+	env, err := ReadEnvironment(ctx, environment, e.o.Load)
+	if err != nil {
+		return Definition{}, nil, err
+	}
+	def, err := env.Lookup(resourceType, name, e.o.Canonical)
+	if err != nil {
+		return Definition{}, nil, err
+	}
+	driver, bad := e.driver(def.Kind)
+	if bad != nil {
+		return def, nil, bad.WithTarget(env.ID.String())
+	}
+	params, err := driver.Parameters(ctx, def)
+	return def, params, err
+}
+
+func (e *Engine) driver(kind string) (Driver, *core.Error) {
+	if d := e.o.Drivers[strings.ToLower(kind)]; d != nil {
+		return d, nil
+	}
+	kinds := make([]string, 0, len(e.o.Drivers))
+	for k := range e.o.Drivers {
+		kinds = append(kinds, k)
+	}
+	sort.Strings(kinds)
+	return nil, core.Errorf(core.CodeRecipeInvalid, "no driver runs recipes of kind %q (known: %s): register the recipe again with one of them",
+		kind, strings.Join(kinds, ", "))
+}
+
+// Handle is what every driver keeps in an output's handle.
+type Handle struct {
+	// Kind is the kind of the recipe that made the output: its driver deletes
+	// it, whatever the environment says by then.
+	Kind string `json:"kind"`
+}
+
+// delete groups outputs by the driver that made them.
+func (e *Engine) delete(ctx context.Context, outputs []core.Output, r Request) error {
+	groups := map[string][]core.Output{}
+	var drop []core.ID
+	for _, o := range outputs {
+		if !o.Managed {
+			drop = append(drop, o.ID) // never ours to delete
+			continue
+		}
+		var h Handle
+		if err := json.Unmarshal(o.Handle, &h); err != nil || h.Kind == "" {
+			if r.Recorded == nil {
+				return core.Errorf(core.CodeRecipeDeletion, "the record of output %s does not say what made it, so it cannot be deleted", o.ID).WithTarget(o.ID.String())
+			}
+			h.Kind = r.Recorded.Kind
+		}
+		kind := strings.ToLower(h.Kind)
+		groups[kind] = append(groups[kind], o)
+	}
+	kinds := make([]string, 0, len(groups))
+	for k := range groups {
+		kinds = append(kinds, k)
+	}
+	sort.Strings(kinds)
+	for _, kind := range kinds {
+		driver, err := e.driver(kind)
+		if err != nil {
+			return err.WithTarget(r.Resource.ID.String())
+		}
+		if err := driver.Delete(ctx, extension.Scope{}, groups[kind], r.Record); err != nil {
+			return err
+		}
+	}
+	if len(drop) > 0 && r.Record != nil {
+		return r.Record(ctx, nil, drop)
+	}
+	return nil
+}
+
+// without returns the outputs of previous that current does not have.
+func without(previous, current []core.Output) []core.Output {
+	keep := make(map[string]bool, len(current))
+	for _, o := range current {
+		keep[o.ID.Key()] = true
+	}
+	var stale []core.Output
+	for _, o := range previous {
+		if !keep[o.ID.Key()] {
+			stale = append(stale, o)
+		}
+	}
+	return stale
+}
+
+// choice is what the developer says under properties.recipe.
+type choice struct {
+	Name       string
+	Parameters map[string]any
+}
+
+func chosen(properties map[string]any) choice {
+	m, _ := properties["recipe"].(map[string]any)
+	c := choice{}
+	c.Name, _ = m["name"].(string)
+	c.Parameters, _ = m["parameters"].(map[string]any)
+	return c
+}
+
+// mergeParameters merges from weakest to strongest, shallow (D-33). Names
+// compare without case, as templates do.
+func mergeParameters(layers ...map[string]any) map[string]any {
+	merged := map[string]any{}
+	for _, layer := range layers {
+		for name := range layer {
+			for old := range merged {
+				if strings.EqualFold(old, name) && old != name {
+					delete(merged, old)
+				}
+			}
+		}
+		maps.Copy(merged, layer)
+	}
+	return merged
+}
+
+// scope says where what the recipe makes goes (K-38): to the object that the
+// resource stands for, else to the application, else to the environment.
+func (e *Engine) scope(env Environment, r Request) (extension.Scope, error) {
+	s := extension.Scope{Extension: "Kubernetes", Cluster: env.Cluster, Namespace: env.Namespace}
+	if ns := applicationNamespace(r.Application); ns != "" {
+		s.Namespace = ns
+	}
+	if o := r.Resource.Owner; o.Namespace != "" {
+		s.Namespace = o.Namespace
+		if o.Cluster != "" {
+			s.Cluster = o.Cluster
+		}
+	}
+	if s.Cluster == "" {
+		s.Cluster = e.o.Cluster
+	}
+	if s.Namespace == "" {
+		return s, core.Errorf(core.CodeRecipeInvalid, "environment %q names no namespace for what its recipes make: set one with: radial env update %s --namespace <namespace>",
+			env.Name, env.Name).WithTarget(env.ID.String())
+	}
+	return s, nil
+}
+
+// applicationNamespace reads the application's kubernetesNamespace extension.
+func applicationNamespace(app *core.Resource) string {
+	if app == nil || len(app.Properties) == 0 {
+		return ""
+	}
+	var props struct {
+		Extensions []struct {
+			Kind      string `json:"kind"`
+			Namespace string `json:"namespace"`
+		} `json:"extensions"`
+	}
+	if json.Unmarshal(app.Properties, &props) != nil {
+		return ""
+	}
+	for _, x := range props.Extensions {
+		if strings.EqualFold(x.Kind, "kubernetesNamespace") {
+			return x.Namespace
+		}
+	}
+	return ""
+}
+
+// buildContext makes the object of D-30.
+func buildContext(env Environment, scope extension.Scope, r Request) Context {
+	c := Context{
+		Resource: ContextResource{
+			ID: r.Resource.ID.String(), Name: r.Resource.ID.Name(), Type: r.Resource.ID.Type(), Properties: r.Properties,
+		},
+		Environment: ContextRef{ID: env.ID.String(), Name: env.Name},
+		Runtime: ContextRuntime{Kubernetes: &ContextKubernetes{
+			Namespace: scope.Namespace, EnvironmentNamespace: env.Namespace,
+		}},
+	}
+	if r.Application != nil {
+		c.Application = ContextRef{ID: r.Application.ID.String(), Name: r.Application.ID.Name()}
+	}
+	for name, res := range r.Connections {
+		if c.Resource.Connections == nil {
+			c.Resource.Connections = map[string]ContextConnection{}
+		}
+		var props map[string]any
+		if len(res.Properties) > 0 {
+			_ = json.Unmarshal(res.Properties, &props) // the store keeps only objects
+		}
+		c.Resource.Connections[name] = ContextConnection{ID: res.ID.String(), Name: res.ID.Name(), Type: res.ID.Type(), Properties: props}
+	}
+	return c
+}
