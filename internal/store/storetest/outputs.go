@@ -1,0 +1,185 @@
+package storetest
+
+import (
+	"encoding/json"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/store"
+)
+
+type jsonRaw = json.RawMessage
+
+func secret(name string) core.ID { return core.KubernetesID("local", "demo", "", "Secret", name) }
+
+var outputCases = map[string]func(*fixture){
+	"D-31 outputs are planned, made and dropped in the order planned": func(f *fixture) {
+		f.start([]string{"g"})
+		f.accept(ext("g", "a"))
+		l := f.leaseOne()
+		save := func(put []core.Output, drop ...core.ID) {
+			f.Helper()
+			f.wantCode(f.SaveOutputs(f.ctx, l.Operation.ID, l.Operation.Fence, put, drop), "", "save")
+		}
+		want := func(outputs ...core.Output) {
+			f.Helper()
+			got, err := f.Outputs(f.ctx, ext("G", "A"))
+			f.wantCode(err, "", "outputs")
+			f.same(outputs, got, "inventory")
+		}
+		z := core.Output{ID: secret("z"), LocalID: "Last", State: core.OutputPlanned, Managed: true}
+		y := core.Output{ID: core.KubernetesID("local", "demo", "apps", "Deployment", "y"), LocalID: "web", State: core.OutputPlanned, Managed: true,
+			DependsOn: []core.ID{secret("z")}, Handle: json.RawMessage(`{"extension":"kubernetes","uid":"u\"1"}`)}
+		x := core.Output{ID: secret("x"), State: core.OutputMade}
+		save([]core.Output{z, y})
+		want(z, y)
+		z.State, z.Handle = core.OutputMade, json.RawMessage(`{"uid":"u2"}`)
+		save([]core.Output{z, x})
+		want(z, y, x)
+		save(nil, core.MustParseID("/planes/kubernetes/LOCAL/namespaces/demo/providers/apps/deployment/Y"))
+		want(z, x)
+		save([]core.Output{y}, secret("z"))
+		want(x, y)
+		save(nil)
+		want(x, y)
+		f.end(l, core.StateFailed)
+		want(x, y) // a failed run forgets nothing
+		f.accept(ext("g", "a"))
+		f.same([]core.Output{x, y}, f.leaseOne().Outputs, "inventory in the next lease")
+	},
+	"D-31 two resources may name one output": func(f *fixture) {
+		f.start([]string{"g"})
+		f.accept(ext("g", "a"))
+		f.accept(ext("g", "b"))
+		for _, l := range f.lease(2) {
+			f.wantCode(f.SaveOutputs(f.ctx, l.Operation.ID, l.Operation.Fence, []core.Output{{ID: secret("s"), LocalID: l.Resource.ID.Name()}}, nil), "", "save")
+		}
+		for _, name := range []string{"a", "b"} {
+			got, err := f.Outputs(f.ctx, ext("g", name))
+			f.wantCode(err, "", "outputs")
+			f.same([]core.Output{{ID: secret("s"), LocalID: name}}, got, "outputs of "+name)
+		}
+	},
+	"an inventory of nothing is empty": func(f *fixture) {
+		f.start([]string{"g"})
+		got, err := f.Outputs(f.ctx, ext("g", "none"))
+		f.wantCode(err, "", "outputs")
+		f.same([]core.Output{}, got, "inventory")
+	},
+}
+
+var registryCases = map[string]func(*fixture){
+	"manifests are kept whole, by namespace without case": func(f *fixture) {
+		f.start(nil)
+		f.wantCode(f.PutManifest(f.ctx, "Contoso.App", json.RawMessage(`{"v":1}`)), "", "put")
+		f.wantCode(f.PutManifest(f.ctx, "Fabrikam", json.RawMessage(`{}`)), "", "put")
+		f.wantCode(f.PutManifest(f.ctx, "contoso.app", json.RawMessage(`{"v":2}`)), "", "replace")
+		got, err := f.Manifests(f.ctx)
+		f.wantCode(err, "", "manifests")
+		f.same(map[string]jsonRaw{"Contoso.App": jsonRaw(`{"v":2}`), "Fabrikam": jsonRaw(`{}`)}, got, "manifests")
+		f.wantCode(f.DeleteManifest(f.ctx, "CONTOSO.APP"), "", "delete")
+		f.wantSays(f.wantCode(f.DeleteManifest(f.ctx, "Contoso.App"), core.CodeNotFound, "delete again"), "Contoso.App")
+	},
+	"the first keyset stays": func(f *fixture) {
+		f.start(nil)
+		keysets := make([][]byte, 8)
+		for _, err := range atOnce(len(keysets), func(i int) (err error) {
+			keysets[i], err = f.Keyset(f.ctx, []byte{0, byte(i), 0xff})
+			return err
+		}) {
+			f.wantCode(err, "", "keyset")
+		}
+		for _, k := range keysets {
+			f.same(keysets[0], k, "keyset of a caller at the same time")
+		}
+		again, err := f.Keyset(f.ctx, []byte("later"))
+		f.wantCode(err, "", "keyset")
+		f.same(keysets[0], again, "keyset of a later caller")
+	},
+}
+
+var graphCases = map[string]func(*fixture){
+	"members, what they reach, and their outputs": func(f *fixture) {
+		f.start([]string{"g", "h"})
+		env := core.GroupID("g").Resource(typeEnv, "prod")
+		f.write(env)
+		f.write(app("g", "shop"), func(w *store.Write) { w.Resource.Environment = env })
+		f.write(app("g", "other"), func(w *store.Write) { w.Resource.Environment = env })
+		to := func(id core.ID, kind core.EdgeKind, name string) core.Edge {
+			return core.Edge{To: id, Kind: kind, Name: name}
+		}
+		make := func(id core.ID, application string, edges ...core.Edge) {
+			f.write(id, func(w *store.Write) {
+				w.Resource.Environment = env
+				if application != "" {
+					w.Resource.Application = app("g", application)
+				}
+				for _, e := range edges {
+					e.From = id
+					w.Edges = append(w.Edges, e)
+				}
+			})
+		}
+		web, db, disk, stray := ext("g", "Web"), ext("h", "DB"), ext("h", "disk"), ext("h", "stray")
+		absent := ext("h", "absent")
+		make(disk, "", to(core.MustParseID("/planes/radius/local/RESOURCEGROUPS/h/providers/applications.core/extenders/db"), core.EdgeDependency, "")) // a cycle
+		make(db, "", to(disk, core.EdgeReference, ""))
+		make(stray, "", to(disk, core.EdgeReference, "")) // leads here, is not reached
+		make(ext("g", "second"), "other")
+		make(web, "shop", to(db, core.EdgeConnection, "db"), to(db, core.EdgeConnection, "backup"), to(absent, core.EdgeConnection, "later"))
+		f.accept(db, func(w *store.Write) {
+			w.Resource.Environment = env
+			w.Edges = []core.Edge{{From: db, To: disk, Kind: core.EdgeReference}}
+		})
+		l := f.leaseOne()
+		out := core.Output{ID: secret("s"), LocalID: "secret", State: core.OutputMade, Managed: true}
+		f.wantCode(f.SaveOutputs(f.ctx, l.Operation.ID, l.Operation.Fence, []core.Output{out}, nil), "", "save")
+
+		g, err := f.Graph(f.ctx, app("g", "SHOP"))
+		f.wantCode(err, "", "graph")
+		f.same([]string{"Web", "DB", "disk"}, namesOf(g.Resources), "resources of the application")
+		f.same([]core.Edge{
+			{From: web, To: absent, Kind: core.EdgeConnection, Name: "later"},
+			{From: web, To: db, Kind: core.EdgeConnection, Name: "backup"},
+			{From: web, To: db, Kind: core.EdgeConnection, Name: "db"},
+			{From: db, To: disk, Kind: core.EdgeReference},
+			{From: disk, To: core.MustParseID("/planes/radius/local/RESOURCEGROUPS/h/providers/applications.core/extenders/db"), Kind: core.EdgeDependency},
+		}, g.Edges, "edges")
+		f.same(map[string][]core.Output{db.Key(): {out}}, g.Outputs, "outputs")
+
+		g, err = f.Graph(f.ctx, env)
+		f.wantCode(err, "", "graph")
+		f.same([]string{"other", "shop", "second", "Web", "DB", "disk", "stray"}, namesOf(g.Resources), "resources of the environment")
+		g, err = f.Graph(f.ctx, core.GroupID("h"))
+		f.wantCode(err, "", "graph")
+		f.same([]string{"DB", "disk", "stray"}, namesOf(g.Resources), "resources of the group")
+		g, err = f.Graph(f.ctx, planeID)
+		f.wantCode(err, "", "graph")
+		f.same(8, len(g.Resources), "resources of the plane, without its groups")
+	},
+	"an update replaces the edges": func(f *fixture) {
+		f.start([]string{"g"})
+		a := ext("g", "a")
+		edge := func(to string) func(*store.Write) {
+			return func(w *store.Write) {
+				w.Edges = []core.Edge{{From: a, To: ext("g", to), Kind: core.EdgeConnection, Name: to}}
+			}
+		}
+		f.write(a, edge("b"))
+		f.write(a, edge("c"))
+		g, err := f.Graph(f.ctx, core.GroupID("g"))
+		f.wantCode(err, "", "graph")
+		f.same([]core.Edge{{From: a, To: ext("g", "c"), Kind: core.EdgeConnection, Name: "c"}}, g.Edges, "edges")
+		f.write(a)
+		g, err = f.Graph(f.ctx, core.GroupID("g"))
+		f.wantCode(err, "", "graph")
+		f.same([]core.Edge{}, g.Edges, "edges after an update without any")
+	},
+}
+
+func namesOf(rs []core.Resource) []string {
+	out := []string{}
+	for _, r := range rs {
+		out = append(out, r.ID.Name())
+	}
+	return out
+}
