@@ -1,6 +1,8 @@
 package schema
 
 import (
+	"slices"
+
 	"github.com/radial-project/radial/internal/core"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -64,24 +66,23 @@ func (s *Schema) prepareDefaults(p *parser, c *jsonschema.Compiler) error {
 			}
 		}
 	}
-	busy, done := map[*node]bool{}, map[*node]bool{}
+	done := map[*node]bool{}
 	var prepare func(n *node) error
 	prepare = func(n *node) error {
-		if done[n] || busy[n] || !n.defaultsBelow {
+		if done[n] || !n.defaultsBelow {
 			return nil
 		}
-		busy[n] = true // a schema below itself makes no parents of its own accord
+		done[n] = true
 		for _, m := range n.below() {
 			if err := prepare(m); err != nil {
 				return err
 			}
 		}
-		busy[n], done[n] = false, true
 		if v, ok := n.ownDefault(); ok {
 			n.absent, n.hasAbsent = s.fill(n, copyValue(v)), true
 			return nil
 		}
-		if n.nullable || !n.isObject() {
+		if n.nullable || !n.isObject() || n.recursive() {
 			return nil
 		}
 		made := s.fill(n, map[string]any{})
@@ -103,6 +104,24 @@ func (s *Schema) prepareDefaults(p *parser, c *jsonschema.Compiler) error {
 		}
 	}
 	return nil
+}
+
+// recursive reports whether n stands below itself. Such an object is not made
+// of defaults: each would need the next.
+func (n *node) recursive() bool {
+	seen := map[*node]bool{}
+	var reaches func(m *node) bool
+	reaches = func(m *node) bool {
+		if m == n {
+			return true
+		}
+		if seen[m] || !m.defaultsBelow {
+			return false
+		}
+		seen[m] = true
+		return slices.ContainsFunc(m.below(), reaches)
+	}
+	return slices.ContainsFunc(n.below(), reaches)
 }
 
 // below are the nodes that a default of n may come from.
@@ -228,8 +247,11 @@ func (s *Schema) fill(n *node, v any) any {
 // properties of props are ignored, and those of stored stay (D-15). Objects
 // are matched by name, items of arrays by position. Both are plaintext. A
 // parent that the request leaves out goes with what stood in it, unless
-// everything that it may hold is read-only.
+// everything that it may hold is read-only. provisioningState and status, which
+// no schema declares, are always the service's.
 func (s *Schema) DropReadOnly(props, stored map[string]any) {
+	delete(props, "provisioningState")
+	delete(props, "status")
 	if s.state.readOnlyBelow {
 		s.state.keep(props, stored)
 	}

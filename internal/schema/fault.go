@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -60,10 +62,16 @@ func (c *collector) collect(e *jsonschema.ValidationError) {
 			c.collect(inner)
 			return
 		}
+		if branch := meant(e); branch != nil {
+			c.collect(branch)
+			return
+		}
 		c.add(e.InstanceLocation, "matches none of the shapes that anyOf allows")
 	case *kind.OneOf:
 		if len(k.Subschemas) > 1 {
 			c.add(e.InstanceLocation, "matches more than one of the shapes of which oneOf allows one")
+		} else if branch := meant(e); branch != nil {
+			c.collect(branch)
 		} else {
 			c.add(e.InstanceLocation, "matches none of the shapes that oneOf allows")
 		}
@@ -96,6 +104,35 @@ func withoutNull(causes []*jsonschema.ValidationError) *jsonschema.ValidationErr
 		return causes[1]
 	}
 	return nil
+}
+
+// meant returns what is wrong with the one branch of a failed anyOf or oneOf
+// that the value was meant for: the one whose type and whose kind (a property
+// with an enum) fit. nil when none or several are left.
+func meant(e *jsonschema.ValidationError) *jsonschema.ValidationError {
+	var found *jsonschema.ValidationError
+	for _, branch := range e.Causes {
+		if otherKind(branch, len(e.InstanceLocation)) {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = branch
+	}
+	return found
+}
+
+func otherKind(e *jsonschema.ValidationError, depth int) bool {
+	switch e.ErrorKind.(type) {
+	case *kind.Enum:
+		return len(e.InstanceLocation) <= depth+1
+	case *kind.Type:
+		return len(e.InstanceLocation) == depth
+	case *kind.Group, *kind.AllOf, *kind.Reference:
+		return slices.ContainsFunc(e.Causes, func(c *jsonschema.ValidationError) bool { return otherKind(c, depth) })
+	}
+	return false
 }
 
 // add notes a fault of the value at loc.
@@ -146,11 +183,23 @@ func (c *collector) unknown(parent []string, name string) {
 		c.add(parent, "holds a property that the schema does not declare")
 		return
 	}
-	message := fmt.Sprintf("%s: is not a property of this type", name)
+	message := fmt.Sprintf("%s: is not a property of this type", shown(name))
 	if near := Nearest(name, c.schema.names); len(near) > 0 {
 		message += fmt.Sprintf("; did you mean %s?", near[0])
 	}
 	c.addTo("", message)
+}
+
+// shown is a client's name as a message holds it.
+func shown(name string) string {
+	const most = 80
+	if len(name) > most {
+		name = strings.ToValidUTF8(name[:most], "") + "…"
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(name)
+	}
+	return name
 }
 
 // at is the state of the value at loc, nil where nothing declares it.
@@ -159,11 +208,11 @@ func (st *state) at(loc []string) *state {
 		if st == nil {
 			return nil
 		}
-		if len(st.props) == 0 && st.additional == nil && st.items != nil {
-			st = st.items
-			continue
+		child := st.child(seg)
+		if child == nil {
+			child = st.items
 		}
-		st = st.child(seg)
+		st = child
 	}
 	return st
 }
