@@ -1,0 +1,451 @@
+package dynamic
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/manifest"
+	"github.com/radial-project/radial/internal/operation"
+	"github.com/radial-project/radial/internal/recipe"
+)
+
+// Recipes runs recipes; [recipe.Engine] is the one.
+type Recipes interface {
+	Execute(ctx context.Context, r recipe.Request) (recipe.Result, error)
+	Delete(ctx context.Context, r recipe.Request) error
+}
+
+// Controller is the default controller of every type and verb: inert resources
+// are stored as they are, all others run their recipe, and a deletion takes the
+// outputs first (D-29 to D-32).
+type Controller struct {
+	p       *Provider
+	recipes Recipes
+	log     *slog.Logger
+}
+
+// NewController returns the default controller.
+func NewController(p *Provider, recipes Recipes, log *slog.Logger) *Controller {
+	return &Controller{p: p, recipes: recipes, log: log}
+}
+
+// Run implements [operation.Controller].
+func (c *Controller) Run(ctx context.Context, job *operation.Job) (operation.Outcome, error) {
+	// A type that was unregistered meanwhile still has to let its resources go.
+	tv, err := c.p.o.Types.Lookup(job.Resource.ID.Type(), job.Resource.APIVersion)
+	if job.Operation.Verb == core.VerbDelete {
+		return c.remove(ctx, job, tv)
+	}
+	if err != nil {
+		return operation.Outcome{}, err
+	}
+	props, err := c.p.plaintext(job.Resource, tv)
+	if err != nil {
+		return operation.Outcome{}, err
+	}
+	// Stored data is checked again before anything is done with it (D-14).
+	if tv.Schema != nil {
+		if err := tv.Schema.Validate(props); err != nil {
+			return operation.Outcome{}, err
+		}
+	}
+	if !runsRecipe(tv, props) {
+		return c.inert(ctx, job, tv, props)
+	}
+	return c.recipe(ctx, job, tv, props)
+}
+
+// inert has nothing to make. What a recipe made before the resource became
+// manual goes, and the objects that the resource stands for are listed.
+func (c *Controller) inert(ctx context.Context, job *operation.Job, tv *manifest.TypeVersion, props map[string]any) (operation.Outcome, error) {
+	status, err := ReadStatus(job.Resource)
+	if err != nil {
+		return operation.Outcome{}, err
+	}
+	var managed []core.Output
+	for _, o := range job.Outputs {
+		if o.Managed {
+			managed = append(managed, o)
+		}
+	}
+	if len(managed) > 0 || status.Recipe != nil {
+		if err := job.Progress(ctx, core.StateUpdating); err != nil {
+			return operation.Outcome{}, err
+		}
+		if err := c.deleteOutputs(ctx, job, tv, props, managed, status); err != nil {
+			return operation.Outcome{}, err
+		}
+	}
+	stands, err := standsFor(props)
+	if err != nil {
+		return operation.Outcome{}, err
+	}
+	var want []core.Output
+	for _, id := range stands {
+		want = append(want, core.Output{ID: c.p.present(id), State: core.OutputMade})
+	}
+	put, drop := difference(job.Outputs, want)
+	if err := job.SaveOutputs(ctx, put, drop); err != nil {
+		return operation.Outcome{}, err
+	}
+	if job.Resource.Status == nil && job.Resource.Secrets == nil {
+		return operation.Outcome{}, nil
+	}
+	r := job.Resource
+	r.Status, r.Secrets = nil, nil
+	return operation.Outcome{Resource: &r}, nil
+}
+
+// recipe runs the recipe and keeps what it answered.
+func (c *Controller) recipe(ctx context.Context, job *operation.Job, tv *manifest.TypeVersion, props map[string]any) (operation.Outcome, error) {
+	if err := job.Progress(ctx, core.StateUpdating); err != nil {
+		return operation.Outcome{}, err
+	}
+	status, err := ReadStatus(job.Resource)
+	if err != nil {
+		return operation.Outcome{}, err
+	}
+	inventory := newInventory(job)
+	req, err := c.request(ctx, job, tv, props, status)
+	if err != nil {
+		return c.failed(job, status, recipe.Result{}, err)
+	}
+	req.Record = inventory.record
+	result, err := c.recipes.Execute(ctx, req)
+	if err != nil {
+		if ctx.Err() != nil || core.IsCode(err, core.CodeFenced) {
+			return operation.Outcome{}, err
+		}
+		return c.failed(job, status, result, err)
+	}
+	for _, warning := range result.Warnings {
+		c.log.Warn("recipe warns", "resource", job.Resource.ID.String(), "warning", warning)
+	}
+	if err := inventory.settle(ctx, c.p, result); err != nil {
+		return operation.Outcome{}, err
+	}
+	r := job.Resource
+	if err := c.keep(&r, tv, &status, result); err != nil {
+		return operation.Outcome{}, err
+	}
+	return operation.Outcome{Resource: &r}, nil
+}
+
+// request is what the engine needs to know about the resource.
+func (c *Controller) request(ctx context.Context, job *operation.Job, tv *manifest.TypeVersion, props map[string]any, status Status) (recipe.Request, error) {
+	req := recipe.Request{
+		Resource: job.Resource, Properties: plain(props).(map[string]any), Previous: job.Outputs, Recorded: status.Recipe, Record: job.SaveOutputs,
+		Progress: func(message string) {
+			c.log.Info(message, "resource", job.Resource.ID.String(), "operation", job.Operation.ID)
+		},
+	}
+	environment, err := c.load(ctx, job.Resource.Environment)
+	if err != nil {
+		return req, err
+	}
+	if environment != nil {
+		req.Environment = *environment
+	}
+	if req.Application, err = c.load(ctx, job.Resource.Application); err != nil {
+		return req, err
+	}
+	connections, _ := props[propConnections].(map[string]any)
+	for name, v := range connections {
+		source, _ := member(v, "source")
+		id, err := parseSource(source)
+		if err != nil || id.IsZero() {
+			continue // a URL: the recipe reads it from the properties
+		}
+		r, err := c.connected(ctx, job.Resource, c.p.present(id))
+		if err != nil {
+			return req, core.Errorf(core.CodeOf(err), "connection %s: %w", name, err)
+		}
+		if req.Connections == nil {
+			req.Connections = map[string]core.Resource{}
+		}
+		req.Connections[name] = r
+	}
+	return req, nil
+}
+
+// load reads a resource that a recipe's resource belongs to, nil for none.
+func (c *Controller) load(ctx context.Context, id core.ID) (*core.Resource, error) {
+	if id.IsZero() {
+		return nil, nil
+	}
+	r, _, err := c.p.o.Store.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// connected is a resource that another one connects to, with its values as
+// properties. Its secrets are among them only inside one application or
+// environment: a reference opens nothing beyond.
+func (c *Controller) connected(ctx context.Context, from core.Resource, id core.ID) (core.Resource, error) {
+	r, _, err := c.p.o.Store.Get(ctx, id)
+	if err != nil {
+		return r, err
+	}
+	tv := c.p.versionOf(r, nil)
+	status, err := ReadStatus(r)
+	if err != nil {
+		return r, err
+	}
+	var props map[string]any
+	if near(from, r) {
+		if props, err = c.p.plaintext(r, tv); err != nil {
+			return r, err
+		}
+		maps.Copy(props, status.ComputedValues)
+		secrets, err := c.p.secrets(r, tv)
+		if err != nil {
+			return r, err
+		}
+		maps.Copy(props, secrets)
+	} else {
+		if props, err = decode(r.Properties); err != nil {
+			return r, err
+		}
+		redact(props, tv)
+		maps.Copy(props, status.ComputedValues)
+	}
+	r.Properties, err = encode(props)
+	r.Secrets = nil
+	return r, err
+}
+
+// near reports whether two resources share an application or an environment.
+func near(a, b core.Resource) bool {
+	return !a.Application.IsZero() && a.Application.Equal(b.Application) ||
+		!a.Environment.IsZero() && a.Environment.Equal(b.Environment)
+}
+
+// failed is the outcome of a run that failed: what is known to be made stays
+// known, and so does what ran before.
+func (c *Controller) failed(job *operation.Job, status Status, result recipe.Result, err error) (operation.Outcome, error) {
+	e := core.AsError(err)
+	status.RecipeStatus = RecipeExecution
+	switch e.Code {
+	case core.CodeRecipeNotFound, core.CodeRecipeDownload, core.CodeRecipeInvalid, core.CodeInvalidTemplate, core.CodeNotFound, core.CodeBadRequest, core.CodeInvalidContent:
+		status.RecipeStatus = RecipeSetup
+	}
+	if result.Definition.Path != "" {
+		status.Recipe = &result.Definition
+	}
+	r := job.Resource
+	raw, encodeErr := status.encode()
+	if encodeErr != nil {
+		return operation.Outcome{}, encodeErr
+	}
+	r.Status = raw
+	return operation.Outcome{Resource: &r, Failure: e}, nil
+}
+
+// keep puts what a recipe answered into the row: values into the status, and
+// sealed what is secret by the recipe's word or by the schema's.
+func (c *Controller) keep(r *core.Resource, tv *manifest.TypeVersion, status *Status, result recipe.Result) error {
+	values, secrets := maps.Clone(result.Values), maps.Clone(result.Secrets)
+	for name, v := range values {
+		if tv.Schema != nil && tv.Schema.Sensitive(name) {
+			if secrets == nil {
+				secrets = map[string]any{}
+			}
+			secrets[name] = v
+			delete(values, name)
+		}
+	}
+	for name := range secrets {
+		delete(values, name) // one that is both is a secret
+	}
+	r.Secrets = nil
+	for name, v := range secrets {
+		if v == nil {
+			continue
+		}
+		sealed, err := c.p.o.Sealer.Seal(r.ID, secretPath(name), v)
+		if err != nil {
+			return err
+		}
+		if r.Secrets == nil {
+			r.Secrets = map[string]json.RawMessage{}
+		}
+		r.Secrets[name] = sealed
+	}
+	status.ComputedValues, status.RecipeStatus = values, RecipeSuccess
+	definition := result.Definition
+	status.Recipe = &definition
+	raw, err := status.encode()
+	r.Status = raw
+	return err
+}
+
+// remove deletes what the resource has and then the resource.
+func (c *Controller) remove(ctx context.Context, job *operation.Job, tv *manifest.TypeVersion) (operation.Outcome, error) {
+	status, err := ReadStatus(job.Resource)
+	if err != nil {
+		return operation.Outcome{}, err
+	}
+	var managed []core.Output
+	for _, o := range job.Outputs {
+		if o.Managed {
+			managed = append(managed, o)
+		}
+	}
+	if len(managed) > 0 || status.Recipe != nil {
+		props, err := c.p.plaintext(job.Resource, tv)
+		if err != nil {
+			return operation.Outcome{}, err
+		}
+		if err := c.deleteOutputs(ctx, job, tv, props, managed, status); err != nil {
+			if ctx.Err() != nil || core.IsCode(err, core.CodeFenced) {
+				return operation.Outcome{}, err
+			}
+			return operation.Outcome{Failure: core.AsError(err)}, nil
+		}
+	}
+	return operation.Outcome{Removed: true}, nil
+}
+
+// deleteOutputs deletes outputs, dependants first, by the recipe that made
+// them. It needs neither environment nor connections to be there still.
+func (c *Controller) deleteOutputs(ctx context.Context, job *operation.Job, tv *manifest.TypeVersion, props map[string]any, managed []core.Output, status Status) error {
+	req := recipe.Request{
+		Resource: job.Resource, Properties: plain(props).(map[string]any), Previous: managed, Recorded: status.Recipe, Record: job.SaveOutputs,
+		Progress: func(message string) {
+			c.log.Info(message, "resource", job.Resource.ID.String(), "operation", job.Operation.ID)
+		},
+	}
+	environment, err := c.load(ctx, job.Resource.Environment)
+	if err != nil && !core.IsCode(err, core.CodeNotFound) {
+		return err
+	}
+	if environment != nil {
+		req.Environment = *environment
+	}
+	if req.Application, err = c.load(ctx, job.Resource.Application); err != nil && !core.IsCode(err, core.CodeNotFound) {
+		return err
+	}
+	return c.recipes.Delete(ctx, req)
+}
+
+// difference is what turns one inventory into another.
+func difference(have, want []core.Output) (put []core.Output, drop []core.ID) {
+	had := make(map[string]core.Output, len(have))
+	for _, o := range have {
+		had[o.ID.Key()] = o
+	}
+	for _, o := range want {
+		if h, ok := had[o.ID.Key()]; !ok || !reflect.DeepEqual(h, o) {
+			put = append(put, o)
+		}
+		delete(had, o.ID.Key())
+	}
+	for _, o := range have {
+		if _, ok := had[o.ID.Key()]; ok {
+			drop = append(drop, o.ID)
+		}
+	}
+	return put, drop
+}
+
+// inventory follows what the store knows of a job's outputs, so that the last
+// correction writes only what differs.
+type inventory struct {
+	job  *operation.Job
+	have []core.Output
+}
+
+func newInventory(job *operation.Job) *inventory {
+	return &inventory{job: job, have: append([]core.Output(nil), job.Outputs...)}
+}
+
+func (i *inventory) record(ctx context.Context, put []core.Output, drop []core.ID) error {
+	if err := i.job.SaveOutputs(ctx, put, drop); err != nil {
+		return err
+	}
+	gone := map[string]bool{}
+	for _, id := range drop {
+		gone[id.Key()] = true
+	}
+	at := map[string]int{}
+	kept := i.have[:0]
+	for _, o := range i.have {
+		if !gone[o.ID.Key()] {
+			at[o.ID.Key()] = len(kept)
+			kept = append(kept, o)
+		}
+	}
+	i.have = kept
+	for _, o := range put {
+		if n, ok := at[o.ID.Key()]; ok {
+			i.have[n] = o
+			continue
+		}
+		at[o.ID.Key()] = len(i.have)
+		i.have = append(i.have, o)
+	}
+	return nil
+}
+
+// settle makes the inventory what the recipe answered: its outputs, and as
+// outputs of others the further resources that it named.
+func (i *inventory) settle(ctx context.Context, p *Provider, result recipe.Result) error {
+	want := append([]core.Output(nil), result.Outputs...)
+	seen := map[string]bool{}
+	for _, o := range want {
+		seen[o.ID.Key()] = true
+	}
+	for _, s := range result.Resources {
+		id, err := core.ParseID(s)
+		if err != nil || !id.IsResource() {
+			return core.Errorf(core.CodeRecipeOutputs, "the recipe's result.resources names %q, which is not the id of a resource", s)
+		}
+		if id = p.present(id); !seen[id.Key()] {
+			seen[id.Key()] = true
+			want = append(want, core.Output{ID: id, State: core.OutputMade})
+		}
+	}
+	// What is managed leaves the inventory only when its deletion said so: the
+	// engine has done that already, and what it kept must not be forgotten.
+	kept := map[string]bool{}
+	for _, o := range i.have {
+		kept[o.ID.Key()] = o.Managed
+	}
+	put, drop := difference(i.have, want)
+	drop = slices.DeleteFunc(drop, func(id core.ID) bool { return kept[id.Key()] })
+	return i.record(ctx, put, drop)
+}
+
+// plain turns the numbers of decoded JSON into what templates calculate with:
+// int64 where they are whole, float64 otherwise.
+func plain(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, _ := v.Float64()
+		return f
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = plain(e)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = plain(e)
+		}
+		return out
+	default:
+		return v
+	}
+}

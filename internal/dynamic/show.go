@@ -1,0 +1,182 @@
+package dynamic
+
+import (
+	"context"
+	"encoding/json"
+
+	wire "github.com/radial-project/radial/api/arm"
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/manifest"
+)
+
+// show is a resource as GET answers it: the user's properties with sensitive
+// values as null, what the recipe computed in the properties that the schema
+// declares for it, provisioningState, recipe and status.
+func (p *Provider) show(ctx context.Context, r core.Resource, tv *manifest.TypeVersion) (wire.Resource, error) {
+	tv = p.versionOf(r, tv)
+	props, err := decode(r.Properties)
+	if err != nil {
+		return wire.Resource{}, err
+	}
+	status, err := ReadStatus(r)
+	if err != nil {
+		return wire.Resource{}, err
+	}
+	redact(props, tv)
+	manual := props[propProvisioning] == provisioningManual
+	overlay(props, status.ComputedValues, tv)
+	for name := range r.Secrets { // a secret of a declared name is there, but not shown
+		if tv != nil && tv.Schema != nil && tv.Schema.Declares(name) {
+			props[name] = nil
+		}
+	}
+	if status.RecipeStatus != "" && !manual {
+		props[propRecipe] = showRecipe(props[propRecipe], status)
+	}
+	shown := map[string]any{}
+	if len(status.ComputedValues) > 0 {
+		shown["computedValues"] = status.ComputedValues
+	}
+	if d := status.Recipe; d != nil {
+		recipe := map[string]any{"templateKind": d.Kind, "templatePath": d.Path}
+		if d.Version != "" {
+			recipe["templateVersion"] = d.Version
+		}
+		if d.Digest != "" {
+			recipe["digest"] = d.Digest
+		}
+		shown["recipe"] = recipe
+	}
+	if !synchronous(tv) {
+		outputs, err := p.o.Store.Outputs(ctx, r.ID)
+		if err != nil {
+			return wire.Resource{}, err
+		}
+		if len(outputs) > 0 {
+			shown["outputResources"] = showOutputs(outputs)
+		}
+	}
+	if len(shown) > 0 {
+		props[propStatus] = shown
+	}
+	state := r.State
+	if state == "" {
+		state = core.StateSucceeded
+	}
+	props[propProvisioningState] = string(state)
+
+	out := wire.Resource{ID: r.ID.String(), Name: r.ID.Name(), Type: r.ID.Type(), Location: r.Location, Tags: r.Tags, Properties: props}
+	if r.SystemData != (core.SystemData{}) {
+		if out.SystemData, err = json.Marshal(r.SystemData); err != nil {
+			return out, err
+		}
+	}
+	if !r.Owner.IsZero() {
+		owner := wire.Owner(r.Owner)
+		out.Owner = &owner
+	}
+	return out, nil
+}
+
+func synchronous(tv *manifest.TypeVersion) bool { return tv != nil && tv.Synchronous() }
+
+// versionOf is the type version that a row was written by, tv where that is no
+// longer registered.
+func (p *Provider) versionOf(r core.Resource, tv *manifest.TypeVersion) *manifest.TypeVersion {
+	if tv != nil && tv.APIVersion == r.APIVersion {
+		return tv
+	}
+	if own, err := p.o.Types.Lookup(r.ID.Type(), r.APIVersion); err == nil {
+		return own
+	}
+	return tv
+}
+
+// overlay puts computed values into the properties that are declared for them:
+// the read-only ones, and those that the user left to the recipe.
+func overlay(props map[string]any, values map[string]any, tv *manifest.TypeVersion) {
+	if tv == nil || tv.Schema == nil {
+		return
+	}
+	for name, v := range values {
+		_, given := props[name]
+		if tv.Schema.Declares(name) && (!given || tv.Schema.ReadOnly(name)) {
+			props[name] = v
+		}
+	}
+}
+
+func showRecipe(given any, s Status) map[string]any {
+	out := map[string]any{}
+	if g, ok := given.(map[string]any); ok {
+		for k, v := range g {
+			out[k] = v
+		}
+	}
+	if _, ok := out["name"]; !ok {
+		out["name"] = "default"
+		if s.Recipe != nil && s.Recipe.Name != "" {
+			out["name"] = s.Recipe.Name
+		}
+	}
+	out[propRecipeStatus] = s.RecipeStatus
+	return out
+}
+
+func showOutputs(outputs []core.Output) []any {
+	list := make([]any, len(outputs))
+	for i, o := range outputs {
+		entry := map[string]any{"id": o.ID.String(), "radiusManaged": o.Managed}
+		if o.LocalID != "" {
+			entry["localID"] = o.LocalID
+		}
+		list[i] = entry
+	}
+	return list
+}
+
+// Secrets answers listSecrets: the sensitive properties of a resource and the
+// secrets that its recipe returned, in plaintext (D-26, D-27). A recipe's
+// secret wins over a property of its name.
+func (p *Provider) Secrets(ctx context.Context, req Request) (map[string]any, error) {
+	id, tv, err := p.resolve(req.ID, req.APIVersion)
+	if err != nil {
+		return nil, err
+	}
+	r, _, err := p.o.Store.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return p.secrets(r, p.versionOf(r, tv))
+}
+
+func (p *Provider) secrets(r core.Resource, tv *manifest.TypeVersion) (map[string]any, error) {
+	out := map[string]any{}
+	if tv != nil && tv.Schema != nil {
+		props, err := p.plaintext(r, tv)
+		if err != nil {
+			return nil, err
+		}
+		out = tv.Schema.Secrets(props)
+	}
+	for name, sealed := range r.Secrets {
+		v, err := p.openSecret(r.ID, name, sealed)
+		if err != nil {
+			return nil, err
+		}
+		out[name] = v
+	}
+	return out, nil
+}
+
+// secretPath is the path by which a recipe's secret is bound; no property has
+// such a name.
+func secretPath(name string) string { return "\x00secrets." + name }
+
+func (p *Provider) openSecret(id core.ID, name string, sealed json.RawMessage) (any, error) {
+	var v any
+	if err := json.Unmarshal(sealed, &v); err != nil {
+		return nil, core.Errorf(core.CodeInternal, "a stored secret of %s cannot be read", id)
+	}
+	return p.o.Sealer.Open(id, secretPath(name), v)
+}

@@ -1,0 +1,144 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	wire "github.com/radial-project/radial/api/arm"
+	"github.com/radial-project/radial/internal/arm"
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/store"
+)
+
+// operationStatus answers an operation. With `Prefer: wait=<seconds>` the
+// answer is held until the operation has ended or the time is over (D-21).
+func (s *Server) operationStatus(w http.ResponseWriter, r *arm.Request) error {
+	op, err := s.await(r)
+	if err != nil {
+		return err
+	}
+	if wait := r.Wait(); wait > 0 {
+		w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
+	}
+	if !op.State.Terminal() {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	return arm.WriteJSON(w, http.StatusOK, arm.OperationStatus(op))
+}
+
+// operationResult answers 202 while the operation runs and 204 once it ended.
+func (s *Server) operationResult(w http.ResponseWriter, r *arm.Request) error {
+	op, err := s.await(r)
+	if err != nil {
+		return err
+	}
+	if op.State.Terminal() {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	arm.SetAsync(w, r, op.ResourceID, op.ID)
+	w.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+// await reads an operation, and where the client is ready to wait, again when it
+// has ended.
+func (s *Server) await(r *arm.Request) (core.Operation, error) {
+	id := r.Vars["operation"]
+	wait := r.Wait()
+	if wait == 0 {
+		return s.o.Store.Operation(r.Context(), id)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	defer cancel()
+	// Registered before the first look: an end between the two is not missed.
+	ended, stop := s.o.Feed.Operation(id)
+	defer stop()
+	op, err := s.o.Store.Operation(r.Context(), id)
+	if err != nil || op.State.Terminal() {
+		return op, err
+	}
+	select {
+	case <-ended:
+	case <-s.stopping:
+	case <-ctx.Done():
+		if err := r.Context().Err(); err != nil {
+			return op, err
+		}
+	}
+	return s.o.Store.Operation(r.Context(), id)
+}
+
+// watch streams changes as newline-delimited JSON until the client goes away or
+// the server stops. `since` takes it up where an earlier stream of the same
+// process ended.
+func (s *Server) watch(w http.ResponseWriter, r *arm.Request) error {
+	var since int64
+	if v := r.Query("since"); v != "" {
+		var err error
+		if since, err = strconv.ParseInt(v, 10, 64); err != nil || since < 0 {
+			return core.Errorf(core.CodeBadRequest, "since is %q: it must be the seq of a change", v)
+		}
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	go func() {
+		select {
+		case <-s.stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+
+	subscription := s.o.Feed.Subscribe(since)
+	control := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	out := json.NewEncoder(w)
+	// A client that does not read is cut off, so that it holds nothing.
+	send := func(changes ...wire.Change) error {
+		_ = control.SetWriteDeadline(time.Now().Add(heartbeat))
+		for _, c := range changes {
+			if err := out.Encode(c); err != nil {
+				return err
+			}
+		}
+		return control.Flush()
+	}
+	if since > 0 { // the first line comes at once, whatever happens next
+		if err := send(wire.Change{Seq: since}); err != nil {
+			return nil
+		}
+	}
+	for {
+		next, done := context.WithTimeout(ctx, heartbeat)
+		batch, err := subscription.Next(next)
+		done()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			err = send(wire.Change{Seq: subscription.Seq()})
+		case batch.Reset:
+			err = send(wire.Change{Reset: true, Seq: batch.Seq})
+		default:
+			lines := make([]wire.Change, len(batch.Changes))
+			for i, c := range batch.Changes {
+				lines[i] = changeLine(c)
+			}
+			err = send(lines...)
+		}
+		if err != nil {
+			return nil // the client is gone
+		}
+	}
+}
+
+func changeLine(c store.Change) wire.Change {
+	return wire.Change{Seq: c.Seq, ID: c.ID.String(), Operation: c.Operation, State: string(c.State), Deleted: c.Deleted}
+}

@@ -1,0 +1,429 @@
+package server
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	wire "github.com/radial-project/radial/api/arm"
+	"github.com/radial-project/radial/internal/arm"
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/manifest"
+)
+
+// Registration is answered at once: 200 with provisioningState Succeeded, which
+// the pollers of ARM clients take as done.
+
+func registeredResource(kind, id, name string, properties map[string]any) wire.Resource {
+	properties["provisioningState"] = string(core.StateSucceeded)
+	return wire.Resource{ID: id, Name: name, Type: "System.Resources/" + kind, Location: "global", Properties: properties}
+}
+
+func writeList[T any](w http.ResponseWriter, items []T) error {
+	if items == nil {
+		items = []T{}
+	}
+	return arm.WriteJSON(w, http.StatusOK, map[string]any{"value": items})
+}
+
+// Summaries.
+
+func (s *Server) listSummaries(w http.ResponseWriter, _ *arm.Request) error {
+	var out []summary
+	for _, m := range s.types.Manifests() {
+		out = append(out, summarise(m))
+	}
+	known := map[string]bool{}
+	for alias := range s.types.Aliases() {
+		ns, _, _ := strings.Cut(alias, "/")
+		if _, ok := s.types.Manifest(ns); !ok && !known[strings.ToLower(ns)] {
+			known[strings.ToLower(ns)] = true
+			out = append(out, *s.aliasSummary(ns))
+		}
+	}
+	slices.SortFunc(out, func(a, b summary) int { return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
+	return writeList(w, out)
+}
+
+func (s *Server) getSummary(w http.ResponseWriter, r *arm.Request) error {
+	m, err := s.find(r.Vars["namespace"])
+	if err == nil {
+		return arm.WriteJSON(w, http.StatusOK, summarise(m))
+	}
+	if a := s.aliasSummary(r.Vars["namespace"]); a != nil {
+		return arm.WriteJSON(w, http.StatusOK, a)
+	}
+	return err
+}
+
+// Providers.
+
+func providerResource(m *manifest.Manifest) wire.Resource {
+	properties := map[string]any{}
+	if m.Description != "" {
+		properties["description"] = m.Description
+	}
+	return registeredResource("resourceProviders", providerID(m.Namespace), m.Namespace, properties)
+}
+
+func (s *Server) listProviders(w http.ResponseWriter, _ *arm.Request) error {
+	var out []wire.Resource
+	for _, m := range s.types.Manifests() {
+		out = append(out, providerResource(m))
+	}
+	return writeList(w, out)
+}
+
+func (s *Server) getProvider(w http.ResponseWriter, r *arm.Request) error {
+	m, err := s.find(r.Vars["namespace"])
+	if err != nil {
+		return err
+	}
+	return arm.WriteJSON(w, http.StatusOK, providerResource(m))
+}
+
+func (s *Server) putProvider(w http.ResponseWriter, r *arm.Request) error {
+	body, err := arm.ReadPut(w, r)
+	if err != nil {
+		return err
+	}
+	namespace := r.Vars["namespace"]
+	if m, ok := s.types.Manifest(namespace); ok {
+		namespace = m.Namespace
+	}
+	err = s.edit(r.Context(), namespace, func(m *manifest.Manifest) (*manifest.Manifest, error) {
+		if m == nil {
+			m = &manifest.Manifest{Namespace: namespace, Types: map[string]*manifest.Type{}}
+		}
+		if d, ok := body.Properties["description"].(string); ok {
+			m.Description = d
+		}
+		return m, nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.getProvider(w, r)
+}
+
+func (s *Server) deleteProvider(w http.ResponseWriter, r *arm.Request) error {
+	found := false
+	err := s.edit(r.Context(), r.Vars["namespace"], func(m *manifest.Manifest) (*manifest.Manifest, error) {
+		found = m != nil
+		return nil, nil
+	})
+	return deleted(w, found, err)
+}
+
+func deleted(w http.ResponseWriter, found bool, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case found:
+		w.WriteHeader(http.StatusOK)
+	default:
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return nil
+}
+
+// Manifests, whole: our own addition to the wire.
+
+func (s *Server) getManifest(w http.ResponseWriter, r *arm.Request) error {
+	m, err := s.find(r.Vars["namespace"])
+	if err != nil {
+		return err
+	}
+	return arm.WriteJSON(w, http.StatusOK, m)
+}
+
+func (s *Server) putManifest(w http.ResponseWriter, r *arm.Request) error {
+	body, err := arm.ReadBody(w, r, arm.MediaJSON, arm.MediaYAML)
+	if err != nil {
+		return err
+	}
+	next, err := manifest.Parse(body)
+	if err != nil {
+		return err
+	}
+	if !strings.EqualFold(next.Namespace, r.Vars["namespace"]) {
+		return core.Errorf(core.CodeInvalidContent, "the manifest is of namespace %s, but was sent to %s", next.Namespace, r.Vars["namespace"]).WithTarget("namespace")
+	}
+	err = s.edit(r.Context(), next.Namespace, func(*manifest.Manifest) (*manifest.Manifest, error) { return next, nil })
+	if err != nil {
+		return err
+	}
+	return s.getSummary(w, r)
+}
+
+// Types.
+
+func typeResource(m *manifest.Manifest, name string, t *manifest.Type) wire.Resource {
+	properties := map[string]any{"capabilities": orEmpty(t.Capabilities), "defaultApiVersion": t.Default()}
+	if t.Description != "" {
+		properties["description"] = t.Description
+	}
+	return registeredResource("resourceProviders/resourceTypes", providerID(m.Namespace, "resourceTypes", name), name, properties)
+}
+
+func orEmpty(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+func (s *Server) listTypes(w http.ResponseWriter, r *arm.Request) error {
+	m, err := s.find(r.Vars["namespace"])
+	if err != nil {
+		return err
+	}
+	var out []wire.Resource
+	for _, name := range slices.Sorted(maps.Keys(m.Types)) {
+		out = append(out, typeResource(m, name, m.Types[name]))
+	}
+	return writeList(w, out)
+}
+
+func (s *Server) getType(w http.ResponseWriter, r *arm.Request) error {
+	m, err := s.find(r.Vars["namespace"])
+	if err != nil {
+		return err
+	}
+	name, t, err := findType(m, r.Vars["type"])
+	if err != nil {
+		return err
+	}
+	return arm.WriteJSON(w, http.StatusOK, typeResource(m, name, t))
+}
+
+// editType changes one type of a registered namespace.
+func (s *Server) editType(r *arm.Request, change func(m *manifest.Manifest) error) error {
+	return s.edit(r.Context(), r.Vars["namespace"], func(m *manifest.Manifest) (*manifest.Manifest, error) {
+		if m == nil {
+			return nil, notRegistered("resource provider", r.Vars["namespace"], ": register it before its types")
+		}
+		return m, change(m)
+	})
+}
+
+func (s *Server) putType(w http.ResponseWriter, r *arm.Request) error {
+	var body struct {
+		Properties struct {
+			Capabilities      []string `json:"capabilities"`
+			DefaultAPIVersion string   `json:"defaultApiVersion"`
+			Description       string   `json:"description"`
+		} `json:"properties"`
+	}
+	raw, err := arm.ReadBody(w, r, arm.MediaJSON)
+	if err != nil {
+		return err
+	}
+	if err := arm.Decode(raw, &body); err != nil {
+		return err
+	}
+	p := body.Properties
+	err = s.editType(r, func(m *manifest.Manifest) error {
+		name, t, err := findType(m, r.Vars["type"])
+		if err != nil {
+			name, t = r.Vars["type"], &manifest.Type{APIVersions: map[string]*manifest.APIVersion{}}
+			m.Types[name] = t
+		}
+		t.Capabilities, t.DefaultAPIVersion, t.Description = p.Capabilities, p.DefaultAPIVersion, p.Description
+		// Clients register a type before its versions: the default one is there
+		// without a schema until it comes.
+		if d := p.DefaultAPIVersion; d != "" && t.APIVersions[d] == nil {
+			t.APIVersions[d] = &manifest.APIVersion{}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.getType(w, r)
+}
+
+func (s *Server) deleteType(w http.ResponseWriter, r *arm.Request) error {
+	found := false
+	err := s.edit(r.Context(), r.Vars["namespace"], func(m *manifest.Manifest) (*manifest.Manifest, error) {
+		if m == nil {
+			return nil, nil
+		}
+		if name, _, err := findType(m, r.Vars["type"]); err == nil {
+			found = true
+			delete(m.Types, name)
+		}
+		return m, nil
+	})
+	return deleted(w, found, err)
+}
+
+// API versions.
+
+func versionResource(m *manifest.Manifest, typeName, version string, a *manifest.APIVersion) wire.Resource {
+	properties := map[string]any{}
+	if len(a.Schema) > 0 {
+		properties["schema"] = a.Schema
+	}
+	if len(a.Capabilities) > 0 {
+		properties["capabilities"] = a.Capabilities
+	}
+	return registeredResource("resourceProviders/resourceTypes/apiVersions", providerID(m.Namespace, "resourceTypes", typeName, "apiVersions", version), version, properties)
+}
+
+func (s *Server) listVersions(w http.ResponseWriter, r *arm.Request) error {
+	m, err := s.find(r.Vars["namespace"])
+	if err != nil {
+		return err
+	}
+	name, t, err := findType(m, r.Vars["type"])
+	if err != nil {
+		return err
+	}
+	var out []wire.Resource
+	for _, v := range slices.Sorted(maps.Keys(t.APIVersions)) {
+		out = append(out, versionResource(m, name, v, t.APIVersions[v]))
+	}
+	return writeList(w, out)
+}
+
+func (s *Server) getVersion(w http.ResponseWriter, r *arm.Request) error {
+	m, err := s.find(r.Vars["namespace"])
+	if err != nil {
+		return err
+	}
+	name, t, err := findType(m, r.Vars["type"])
+	if err != nil {
+		return err
+	}
+	version, a, err := findVersion(m, name, t, r.Vars["version"])
+	if err != nil {
+		return err
+	}
+	return arm.WriteJSON(w, http.StatusOK, versionResource(m, name, version, a))
+}
+
+func (s *Server) putVersion(w http.ResponseWriter, r *arm.Request) error {
+	var body struct {
+		Properties struct {
+			Schema       json.RawMessage `json:"schema"`
+			Capabilities []string        `json:"capabilities"`
+		} `json:"properties"`
+	}
+	raw, err := arm.ReadBody(w, r, arm.MediaJSON)
+	if err != nil {
+		return err
+	}
+	if err := arm.Decode(raw, &body); err != nil {
+		return err
+	}
+	if string(body.Properties.Schema) == "null" {
+		body.Properties.Schema = nil
+	}
+	err = s.editType(r, func(m *manifest.Manifest) error {
+		_, t, err := findType(m, r.Vars["type"])
+		if err != nil {
+			return err
+		}
+		version, _, err := findVersion(m, r.Vars["type"], t, r.Vars["version"])
+		if err != nil {
+			version = r.Vars["version"]
+		}
+		t.APIVersions[version] = &manifest.APIVersion{Schema: body.Properties.Schema, Capabilities: body.Properties.Capabilities}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.getVersion(w, r)
+}
+
+func (s *Server) deleteVersion(w http.ResponseWriter, r *arm.Request) error {
+	found := false
+	err := s.edit(r.Context(), r.Vars["namespace"], func(m *manifest.Manifest) (*manifest.Manifest, error) {
+		if m == nil {
+			return nil, nil
+		}
+		if name, t, err := findType(m, r.Vars["type"]); err == nil {
+			if version, _, err := findVersion(m, name, t, r.Vars["version"]); err == nil {
+				found = true
+				delete(t.APIVersions, version)
+				if t.DefaultAPIVersion == version {
+					t.DefaultAPIVersion = ""
+				}
+			}
+		}
+		return m, nil
+	})
+	return deleted(w, found, err)
+}
+
+// Locations. Every type is served at the one location "global"; a client's
+// statement of it is checked and answered, and changes nothing.
+
+func locationResource(m *manifest.Manifest) wire.Resource {
+	types := map[string]any{}
+	for name, t := range m.Types {
+		versions := map[string]any{}
+		for v := range t.APIVersions {
+			versions[v] = map[string]any{}
+		}
+		types[name] = map[string]any{"apiVersions": versions}
+	}
+	properties := map[string]any{"resourceTypes": types}
+	return registeredResource("resourceProviders/locations", providerID(m.Namespace, "locations", "global"), "global", properties)
+}
+
+func (s *Server) listLocations(w http.ResponseWriter, r *arm.Request) error {
+	m, err := s.find(r.Vars["namespace"])
+	if err != nil {
+		return err
+	}
+	return writeList(w, []wire.Resource{locationResource(m)})
+}
+
+func (s *Server) getLocation(w http.ResponseWriter, r *arm.Request) error {
+	m, err := s.find(r.Vars["namespace"])
+	if err != nil {
+		return err
+	}
+	if !strings.EqualFold(r.Vars["location"], "global") {
+		return notRegistered("location", r.Vars["location"], ": every type is served at \"global\"")
+	}
+	return arm.WriteJSON(w, http.StatusOK, locationResource(m))
+}
+
+func (s *Server) putLocation(w http.ResponseWriter, r *arm.Request) error {
+	body, err := arm.ReadPut(w, r)
+	if err != nil {
+		return err
+	}
+	m, err := s.find(r.Vars["namespace"])
+	if err != nil {
+		return err
+	}
+	types, _ := body.Properties["resourceTypes"].(map[string]any)
+	for name, v := range types {
+		found, t, err := findType(m, name)
+		if err != nil {
+			return err
+		}
+		listed, _ := v.(map[string]any)
+		versions, _ := listed["apiVersions"].(map[string]any)
+		for version := range versions {
+			if _, _, err := findVersion(m, found, t, version); err != nil {
+				return err
+			}
+		}
+	}
+	return s.getLocation(w, r)
+}
+
+func (s *Server) deleteLocation(w http.ResponseWriter, r *arm.Request) error {
+	if _, err := s.find(r.Vars["namespace"]); err != nil {
+		return deleted(w, false, nil)
+	}
+	return core.Errorf(core.CodeConflict, "location %q is where all types are served and stays: delete the types themselves", r.Vars["location"])
+}

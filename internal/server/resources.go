@@ -1,0 +1,171 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	wire "github.com/radial-project/radial/api/arm"
+	"github.com/radial-project/radial/internal/application"
+	"github.com/radial-project/radial/internal/arm"
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/dynamic"
+	"github.com/radial-project/radial/internal/graph"
+)
+
+// request is a request on one resource, with its preconditions.
+func request(r *arm.Request) (dynamic.Request, error) {
+	id, err := r.ID()
+	if err != nil {
+		return dynamic.Request{}, err
+	}
+	if !id.IsResource() {
+		return dynamic.Request{}, core.Errorf(core.CodeMethodNotAllowed, "The request method '%s' is invalid: %s names a collection, and only a resource can be written.", r.Method, id)
+	}
+	req := dynamic.Request{ID: id, APIVersion: r.APIVersion, Preconditions: r.Preconditions()}
+	if header := r.Header.Get("x-ms-arm-resource-system-data"); header != "" {
+		// What a front door says about the caller; one that cannot be read says nothing.
+		if json.Unmarshal([]byte(header), &req.SystemData) != nil {
+			req.SystemData = core.SystemData{}
+		}
+	}
+	return req, nil
+}
+
+func (s *Server) get(w http.ResponseWriter, r *arm.Request) error {
+	id, err := r.ID()
+	if err != nil {
+		return err
+	}
+	if id.IsCollection() {
+		return s.list(w, r, id)
+	}
+	a, err := s.provider.Get(r.Context(), dynamic.Request{ID: id, APIVersion: r.APIVersion})
+	if err != nil {
+		return err
+	}
+	return arm.WriteResource(w, http.StatusOK, a.Resource, a.ETag)
+}
+
+func (s *Server) list(w http.ResponseWriter, r *arm.Request, collection core.ID) error {
+	page, err := r.Page()
+	if err != nil {
+		return err
+	}
+	found, next, err := s.provider.List(r.Context(), collection, r.APIVersion, page)
+	if err != nil {
+		return err
+	}
+	return arm.WriteJSON(w, http.StatusOK, wire.List{Value: found, NextLink: r.NextLink(next)})
+}
+
+func (s *Server) put(w http.ResponseWriter, r *arm.Request) error {
+	req, err := request(r)
+	if err != nil {
+		return err
+	}
+	body, err := arm.ReadPut(w, r)
+	if err != nil {
+		return err
+	}
+	a, err := s.provider.Put(r.Context(), req, body)
+	if err != nil {
+		return err
+	}
+	return s.written(w, r, req.ID, a, http.StatusCreated)
+}
+
+func (s *Server) patch(w http.ResponseWriter, r *arm.Request) error {
+	req, err := request(r)
+	if err != nil {
+		return err
+	}
+	change, err := arm.ReadObject(w, r, arm.MediaMergePatch, arm.MediaJSON)
+	if err != nil {
+		return err
+	}
+	a, err := s.provider.Patch(r.Context(), req, change)
+	if err != nil {
+		return err
+	}
+	return s.written(w, r, req.ID, a, http.StatusAccepted)
+}
+
+// written answers a write: status with the headers to follow where an operation
+// runs, 200 where the write is complete.
+func (s *Server) written(w http.ResponseWriter, r *arm.Request, id core.ID, a dynamic.Answer, status int) error {
+	if a.Operation == "" {
+		return arm.WriteResource(w, http.StatusOK, a.Resource, a.ETag)
+	}
+	arm.SetAsync(w, r, id, a.Operation)
+	return arm.WriteResource(w, status, a.Resource, a.ETag)
+}
+
+func (s *Server) delete(w http.ResponseWriter, r *arm.Request) error {
+	req, err := request(r)
+	if err != nil {
+		return err
+	}
+	a, err := s.provider.Delete(r.Context(), req, r.Header.Get(wire.HeaderOwnerUID))
+	switch {
+	case err != nil:
+		return err
+	case a.Missing:
+		w.WriteHeader(http.StatusNoContent)
+	case a.Operation == "":
+		w.WriteHeader(http.StatusOK)
+	default:
+		arm.SetAsync(w, r, req.ID, a.Operation)
+		w.WriteHeader(http.StatusAccepted)
+	}
+	return nil
+}
+
+// action answers POST {id}/{action}.
+func (s *Server) action(w http.ResponseWriter, r *arm.Request) error {
+	path := *r
+	path.Segments = r.Segments[:len(r.Segments)-1]
+	id, err := path.ID()
+	if err != nil {
+		return err
+	}
+	name := r.Segments[len(r.Segments)-1]
+	unknown := core.Errorf(core.CodeNotFound, "The request 'POST %s' is invalid: %s has no action %q.", r.URL.Path, id, name)
+	if !id.IsResource() {
+		return unknown
+	}
+	if _, err := arm.ReadObject(w, r, arm.MediaJSON); err != nil {
+		return err
+	}
+	switch {
+	case strings.EqualFold(name, "listSecrets"):
+		secrets, err := s.provider.Secrets(r.Context(), dynamic.Request{ID: id, APIVersion: r.APIVersion})
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		return arm.WriteJSON(w, http.StatusOK, secrets)
+	case strings.EqualFold(name, "getGraph"):
+		tv, err := s.types.Lookup(id.Type(), r.APIVersion)
+		if err != nil {
+			return err
+		}
+		if !application.IsApplication(tv.Type) && !application.IsEnvironment(tv.Type) {
+			return unknown
+		}
+		return s.graph(w, r, id.WithType(tv.Type))
+	}
+	return unknown
+}
+
+func (s *Server) graph(w http.ResponseWriter, r *arm.Request, id core.ID) error {
+	root, _, err := s.o.Store.Get(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	g, err := s.o.Store.Graph(r.Context(), root.ID)
+	if err != nil {
+		return err
+	}
+	return arm.WriteJSON(w, http.StatusOK, graph.Build(g, root.ID))
+}

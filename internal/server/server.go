@@ -1,0 +1,166 @@
+// Package server is the HTTP surface of the control plane and puts its rooms
+// together: one [Server] is a whole control plane in one process, for the
+// program, for tests and for developer mode alike.
+package server
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/radial-project/radial/internal/application"
+	"github.com/radial-project/radial/internal/arm"
+	"github.com/radial-project/radial/internal/container"
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/dynamic"
+	"github.com/radial-project/radial/internal/feed"
+	"github.com/radial-project/radial/internal/manifest"
+	"github.com/radial-project/radial/internal/operation"
+	"github.com/radial-project/radial/internal/seal"
+	"github.com/radial-project/radial/internal/store"
+)
+
+// APIVersion is the version of planes, resource groups and registrations.
+const APIVersion = "2023-10-01-preview"
+
+// heartbeat is how often a silent change stream says that it lives.
+const heartbeat = 15 * time.Second
+
+// Options of a Server. Store, Feed, Sealer and Recipes are required; Feed must
+// be the store's listener.
+type Options struct {
+	Store  store.Store
+	Feed   *feed.Broker
+	Sealer *seal.Sealer
+	// Recipes runs recipes. It is called by the workers only.
+	Recipes dynamic.Recipes
+	// Types are the registered types; nil is a registry of the built-in ones.
+	// The server adds those that the store keeps.
+	Types *manifest.Registry
+	// Loopback checks Host and Origin of every request, as developer mode must
+	// (D-48): a page of some web site must not reach it through the browser.
+	Loopback bool
+	Log      *slog.Logger
+	Now      func() time.Time
+	// Workers bounds the operations that run at a time, Lease is how long a
+	// killed worker's operation waits; zero is the default of each.
+	Workers int
+	Lease   time.Duration
+	// Deadline of operations; zero is 24 hours.
+	Deadline time.Duration
+}
+
+// Server is a control plane. It implements [http.Handler]; Work runs its
+// workers.
+type Server struct {
+	o        Options
+	types    *manifest.Registry
+	provider *dynamic.Provider
+	workers  *operation.Pool
+	routes   arm.Routes
+	// registering serialises changes of registered types.
+	registering sync.Mutex
+	// stopping is closed when answers that are held must be given.
+	stopping chan struct{}
+	stopOnce sync.Once
+}
+
+// New puts a control plane together over a store: it makes the local plane
+// where it is missing and loads the registered types.
+func New(ctx context.Context, o Options) (*Server, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Types == nil {
+		o.Types = manifest.NewRegistry(manifest.Builtin()...)
+	}
+	s := &Server{o: o, types: o.Types, stopping: make(chan struct{})}
+	if err := s.loadTypes(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.ensurePlane(ctx); err != nil {
+		return nil, err
+	}
+	rules := application.New(o.Store, s.types)
+	kinds := rules.Kinds()
+	maps.Copy(kinds, container.Kinds())
+	s.provider = dynamic.New(dynamic.Options{
+		Store: o.Store, Types: s.types, Sealer: o.Sealer, Members: rules, Kinds: kinds, Now: o.Now, Deadline: o.Deadline,
+	})
+	controllers := operation.NewRegistry(dynamic.NewController(s.provider, o.Recipes, o.Log))
+	s.workers = operation.New(operation.Options{
+		Queue: o.Store, Controllers: controllers, Work: o.Feed.Work(), Worker: uuid.NewString(),
+		Concurrency: o.Workers, Lease: o.Lease, Log: o.Log, Now: o.Now,
+	})
+	s.addRoutes()
+	return s, nil
+}
+
+// Types are the types that this control plane knows.
+func (s *Server) Types() *manifest.Registry { return s.types }
+
+// Work runs the workers until ctx ends and every controller has returned.
+func (s *Server) Work(ctx context.Context) { s.workers.Run(ctx) }
+
+// Stop makes held answers (long polls, change streams) end at once. Call it
+// when the HTTP server begins to shut down.
+func (s *Server) Stop() { s.stopOnce.Do(func() { close(s.stopping) }) }
+
+func (s *Server) addRoutes() {
+	const plane = "planes/{planeType}/{plane}"
+	const registered = plane + "/providers/System.Resources/resourceproviders"
+	type methods = map[string]arm.Handler
+	ucp := func(h arm.Handler) arm.Handler { return versioned("System.Resources", h) }
+	add := s.routes.Handle
+
+	add("healthz", methods{"GET": s.healthz})
+	add("readyz", methods{"GET": s.readyz})
+	add("version", methods{"GET": s.version})
+	add("watch/changes", methods{"GET": s.watch})
+
+	add("planes", methods{"GET": ucp(s.listPlanes)})
+	add("planes/{planeType}", methods{"GET": ucp(s.listPlanes)})
+	add(plane, methods{"GET": ucp(s.getScope), "PUT": ucp(s.putPlane), "DELETE": ucp(s.deleteScope)})
+	add(plane+"/resourcegroups", methods{"GET": ucp(s.listGroups)})
+	add(plane+"/resourcegroups/{group}", methods{"GET": ucp(s.getScope), "PUT": ucp(s.putGroup), "DELETE": ucp(s.deleteScope)})
+	add(plane+"/resourcegroups/{group}/resources", methods{"GET": ucp(s.listResources)})
+	add(plane+"/resources", methods{"GET": ucp(s.listResources)})
+
+	add(plane+"/providers", methods{"GET": ucp(s.listSummaries)})
+	add(registered, methods{"GET": ucp(s.listProviders)})
+	add(registered+"/{namespace}", methods{"GET": ucp(s.getProvider), "PUT": ucp(s.putProvider), "DELETE": ucp(s.deleteProvider)})
+	add(registered+"/{namespace}/manifest", methods{"GET": ucp(s.getManifest), "PUT": ucp(s.putManifest)})
+	add(registered+"/{namespace}/locations", methods{"GET": ucp(s.listLocations)})
+	add(registered+"/{namespace}/locations/{location}", methods{"GET": ucp(s.getLocation), "PUT": ucp(s.putLocation), "DELETE": ucp(s.deleteLocation)})
+	add(registered+"/{namespace}/resourcetypes", methods{"GET": ucp(s.listTypes)})
+	add(registered+"/{namespace}/resourcetypes/{type}", methods{"GET": ucp(s.getType), "PUT": ucp(s.putType), "DELETE": ucp(s.deleteType)})
+	add(registered+"/{namespace}/resourcetypes/{type}/apiversions", methods{"GET": ucp(s.listVersions)})
+	add(registered+"/{namespace}/resourcetypes/{type}/apiversions/{version}", methods{"GET": ucp(s.getVersion), "PUT": ucp(s.putVersion), "DELETE": ucp(s.deleteVersion)})
+	add(plane+"/providers/{namespace}", methods{"GET": ucp(s.getSummary)})
+
+	add(plane+"/providers/{namespace}/locations/{location}/operationstatuses/{operation}", methods{"GET": s.operationStatus})
+	add(plane+"/providers/{namespace}/locations/{location}/operationresults/{operation}", methods{"GET": s.operationResult})
+
+	// Every registered type, at the scope of a plane or of a group (D-3).
+	generic := methods{"GET": s.get, "PUT": s.put, "PATCH": s.patch, "DELETE": s.delete, "POST": s.action}
+	add(plane+"/providers/{rest...}", generic)
+	add(plane+"/resourcegroups/{group}/providers/{rest...}", generic)
+}
+
+// versioned checks the api-version of the control plane's own routes.
+func versioned(what string, h arm.Handler) arm.Handler {
+	return func(w http.ResponseWriter, r *arm.Request) error {
+		if r.APIVersion != APIVersion {
+			return core.Errorf(core.CodeInvalidAPIVersion, "API version '%s' for type '%s' is not supported. The supported api-versions are '%s'.", r.APIVersion, what, APIVersion)
+		}
+		return h(w, r)
+	}
+}

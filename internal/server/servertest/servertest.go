@@ -1,0 +1,114 @@
+// Package servertest runs a whole control plane inside a test: a real HTTP
+// server on loopback, a real SQLite file, real workers. Only what a recipe does
+// to the outside comes from the test.
+package servertest
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/radial-project/radial/internal/dynamic"
+	"github.com/radial-project/radial/internal/feed"
+	"github.com/radial-project/radial/internal/seal"
+	"github.com/radial-project/radial/internal/server"
+	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/sqlite"
+)
+
+// Options of an Instance; the zero value serves.
+type Options struct {
+	// Dir holds store and key; "" is a directory of the test. Starting another
+	// Instance on the same Dir after Stop resumes the same state.
+	Dir string
+	// Recipes runs recipes; nil fails every test that runs one.
+	Recipes dynamic.Recipes
+	// NoWorkers leaves operations waiting.
+	NoWorkers bool
+	// Workers bounds the operations at a time.
+	Workers int
+	// Lease of operations.
+	Lease time.Duration
+	// Deadline of operations.
+	Deadline time.Duration
+	Log      *slog.Logger
+	// Wrap, if set, stands between the server and its store.
+	Wrap func(store.Store) store.Store
+}
+
+// Instance is a running control plane.
+type Instance struct {
+	// URL is the base URL, http://127.0.0.1:port.
+	URL    string
+	Dir    string
+	Server *server.Server
+	Store  store.Store
+	Feed   *feed.Broker
+	Sealer *seal.Sealer
+
+	stop func()
+}
+
+// Start runs a control plane until the test ends or Stop is called.
+func Start(tb testing.TB, o Options) *Instance {
+	tb.Helper()
+	if o.Dir == "" {
+		o.Dir = tb.TempDir()
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(tb.Output(), nil))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	broker := feed.New()
+	kept, err := sqlite.Open(ctx, filepath.Join(o.Dir, "radial.db"), sqlite.Options{Listener: broker.Publish})
+	if err != nil {
+		tb.Fatalf("open the store: %v", err)
+	}
+	key, err := seal.LoadOrCreateKey(filepath.Join(o.Dir, "key"))
+	if err != nil {
+		tb.Fatalf("make the key: %v", err)
+	}
+	sealer, err := seal.Open(ctx, kept, key)
+	if err != nil {
+		tb.Fatalf("open the keyset: %v", err)
+	}
+	var st store.Store = kept
+	if o.Wrap != nil {
+		st = o.Wrap(kept)
+	}
+	s, err := server.New(ctx, server.Options{
+		Store: st, Feed: broker, Sealer: sealer, Recipes: o.Recipes, Loopback: true,
+		Log: o.Log, Workers: o.Workers, Lease: o.Lease, Deadline: o.Deadline,
+	})
+	if err != nil {
+		tb.Fatalf("start the server: %v", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatalf("listen: %v", err)
+	}
+	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
+	var running sync.WaitGroup
+	running.Go(func() { _ = h.Serve(listener) })
+	if !o.NoWorkers {
+		running.Go(func() { s.Work(ctx) })
+	}
+	i := &Instance{URL: "http://" + listener.Addr().String(), Dir: o.Dir, Server: s, Store: kept, Feed: broker, Sealer: sealer}
+	i.stop = sync.OnceFunc(func() {
+		s.Stop()
+		_ = h.Close()
+		cancel()
+		running.Wait()
+		_ = kept.Close()
+	})
+	tb.Cleanup(i.stop)
+	return i
+}
+
+// Stop ends the control plane as a shutdown does.
+func (i *Instance) Stop() { i.stop() }

@@ -1,0 +1,249 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/radial-project/radial/internal/application"
+	"github.com/radial-project/radial/internal/container"
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/manifest"
+	"github.com/radial-project/radial/internal/store"
+)
+
+// loadTypes registers what the store keeps. A manifest that this release cannot
+// read leaves its types unknown and the rest untouched: the log says which.
+func (s *Server) loadTypes(ctx context.Context) error {
+	stored, err := s.o.Store.Manifests(ctx)
+	if err != nil {
+		return err
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(stored)) {
+		m, err := manifest.Parse(stored[namespace])
+		if err != nil {
+			s.o.Log.Error("a stored manifest cannot be read; its types are unknown until it is registered again", "namespace", namespace, "error", err.Error())
+			continue
+		}
+		s.types.Set(m)
+	}
+	return nil
+}
+
+// registered returns the stored manifest of a namespace in any case, as a copy
+// that may be edited; false when there is none.
+func (s *Server) registered(ctx context.Context, namespace string) (*manifest.Manifest, bool, error) {
+	stored, err := s.o.Store.Manifests(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	for name, raw := range stored {
+		if strings.EqualFold(name, namespace) {
+			m, err := manifest.Parse(raw)
+			return m, true, err
+		}
+	}
+	return nil, false, nil
+}
+
+// edit changes the manifest of a namespace as one atomic write: it is checked
+// whole, and whatever is refused changes nothing (D-5). change gets a copy, nil
+// where there is none, and returns what shall be, nil to remove it.
+func (s *Server) edit(ctx context.Context, namespace string, change func(*manifest.Manifest) (*manifest.Manifest, error)) error {
+	s.registering.Lock()
+	defer s.registering.Unlock()
+	old, exists, err := s.registered(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	var base *manifest.Manifest
+	if exists {
+		namespace = old.Namespace
+		if base, err = copyManifest(old); err != nil {
+			return err
+		}
+	}
+	wanted, err := change(base)
+	if err != nil {
+		return err
+	}
+	var next *manifest.Manifest
+	if wanted != nil {
+		if next, err = copyManifest(wanted); err != nil {
+			return err
+		}
+		if err := checkOwn(next); err != nil {
+			return err
+		}
+	}
+	if exists {
+		if err := s.checkRemoved(ctx, old, next); err != nil {
+			return err
+		}
+	}
+	switch {
+	case next != nil:
+		raw, err := json.Marshal(next)
+		if err != nil {
+			return err
+		}
+		if err := s.o.Store.PutManifest(ctx, namespace, raw); err != nil {
+			return err
+		}
+		s.types.Set(next)
+	case exists:
+		if err := s.o.Store.DeleteManifest(ctx, namespace); err != nil {
+			return err
+		}
+		s.types.Remove(namespace)
+	}
+	return nil
+}
+
+// copyManifest checks a manifest whole and returns a copy.
+func copyManifest(m *manifest.Manifest) (*manifest.Manifest, error) {
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Parse(raw)
+}
+
+// own are the types that mean something to the control plane itself. A manifest
+// that could replace one could take its meaning away.
+var own = []string{
+	application.TypeApplication, application.TypeApplicationNext, application.TypeEnvironment, application.TypeEnvironmentNext,
+	container.Type, "Radius.Core/recipePacks",
+}
+
+func checkOwn(m *manifest.Manifest) error {
+	for name := range m.Types {
+		full := m.Namespace + "/" + name
+		if slices.ContainsFunc(own, func(t string) bool { return strings.EqualFold(t, full) }) {
+			return core.Errorf(core.CodeConflict, "type %s is built in and cannot be replaced: choose another name", full).WithTarget(full)
+		}
+	}
+	return nil
+}
+
+// checkRemoved refuses to take away types and API versions that stored
+// resources have.
+func (s *Server) checkRemoved(ctx context.Context, old, next *manifest.Manifest) error {
+	for _, name := range slices.Sorted(maps.Keys(old.Types)) {
+		full := old.Namespace + "/" + name
+		var kept *manifest.Type
+		if next != nil {
+			kept = next.Types[name]
+		}
+		versions := func(v string) bool { return kept != nil && kept.APIVersions[v] != nil }
+		lost := slices.ContainsFunc(slices.Collect(maps.Keys(old.Types[name].APIVersions)), func(v string) bool { return !versions(v) })
+		if kept != nil && !lost {
+			continue
+		}
+		page, err := s.o.Store.List(ctx, store.Query{Scope: localPlane, Type: full})
+		if err != nil {
+			return err
+		}
+		using := slices.DeleteFunc(page.Resources, func(r core.Resource) bool { return versions(r.APIVersion) })
+		if used := listUsers(using, core.ID{}); used != "" {
+			return core.Errorf(core.CodeConflict, "type %s is used by %s: delete them first", full, used).WithTarget(full)
+		}
+	}
+	return nil
+}
+
+// summary is a namespace as the provider summaries show it.
+type summary struct {
+	Name          string                     `json:"name"`
+	Locations     map[string]map[string]any  `json:"locations"`
+	ResourceTypes map[string]summarisedTypes `json:"resourceTypes"`
+}
+
+type summarisedTypes struct {
+	APIVersions       map[string]summarisedVersion `json:"apiVersions"`
+	DefaultAPIVersion string                       `json:"defaultApiVersion,omitempty"`
+	Capabilities      []string                     `json:"capabilities,omitempty"`
+	Description       string                       `json:"description,omitempty"`
+}
+
+type summarisedVersion struct {
+	Schema json.RawMessage `json:"schema,omitempty"`
+}
+
+func summarise(m *manifest.Manifest) summary {
+	out := summary{Name: m.Namespace, Locations: map[string]map[string]any{"global": {}}, ResourceTypes: map[string]summarisedTypes{}}
+	for name, t := range m.Types {
+		versions := map[string]summarisedVersion{}
+		for v, a := range t.APIVersions {
+			versions[v] = summarisedVersion{Schema: a.Schema}
+		}
+		out.ResourceTypes[name] = summarisedTypes{
+			APIVersions: versions, DefaultAPIVersion: t.Default(), Capabilities: t.Capabilities, Description: t.Description,
+		}
+	}
+	return out
+}
+
+// aliasSummary is the summary of a namespace that holds only other names of
+// types: the clients of an older release ask by it. nil when there is none.
+func (s *Server) aliasSummary(namespace string) *summary {
+	var out *summary
+	for alias, canonical := range s.types.Aliases() {
+		ns, name, _ := strings.Cut(alias, "/")
+		if !strings.EqualFold(ns, namespace) {
+			continue
+		}
+		own, short, _ := strings.Cut(canonical, "/")
+		m, ok := s.types.Manifest(own)
+		if !ok || m.Types[short] == nil {
+			continue
+		}
+		if out == nil {
+			out = &summary{Name: ns, Locations: map[string]map[string]any{"global": {}}, ResourceTypes: map[string]summarisedTypes{}}
+		}
+		out.ResourceTypes[name] = summarise(m).ResourceTypes[short]
+	}
+	return out
+}
+
+// providerID is the id of a registration or of what stands below it.
+func providerID(namespace string, below ...string) string {
+	id := localPlane.String() + "/providers/System.Resources/resourceProviders/" + namespace
+	for _, b := range below {
+		id += "/" + b
+	}
+	return id
+}
+
+func notRegistered(what, name, where string) error {
+	return core.Errorf(core.CodeNotFound, "%s %q is not registered%s", what, name, where).WithTarget(name)
+}
+
+// find returns the merged manifest of a namespace: built-in and registered types.
+func (s *Server) find(namespace string) (*manifest.Manifest, error) {
+	if m, ok := s.types.Manifest(namespace); ok {
+		return m, nil
+	}
+	return nil, notRegistered("resource provider", namespace, "")
+}
+
+func findType(m *manifest.Manifest, name string) (string, *manifest.Type, error) {
+	for n, t := range m.Types {
+		if strings.EqualFold(n, name) {
+			return n, t, nil
+		}
+	}
+	return "", nil, notRegistered("resource type", fmt.Sprintf("%s/%s", m.Namespace, name), "")
+}
+
+func findVersion(m *manifest.Manifest, typeName string, t *manifest.Type, version string) (string, *manifest.APIVersion, error) {
+	for v, a := range t.APIVersions {
+		if strings.EqualFold(v, version) {
+			return v, a, nil
+		}
+	}
+	return "", nil, notRegistered("API version", version, fmt.Sprintf(" for %s/%s", m.Namespace, typeName))
+}
