@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/feed"
+	"github.com/radial-project/radial/internal/manifest"
+	"github.com/radial-project/radial/internal/seal"
+	"github.com/radial-project/radial/internal/server"
+	"github.com/radial-project/radial/internal/store/sqlite"
+)
+
+// run serves until ctx ends, and then until what is under way has ended.
+func run(ctx context.Context, c config, log *slog.Logger) (err error) {
+	// First the address: a port that is taken is said before anything is made.
+	listener, err := net.Listen("tcp", c.listen)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s (%w): choose another address with --listen", c.listen, err)
+	}
+	defer listener.Close()
+
+	broker := feed.New()
+	kept, err := sqlite.Open(ctx, c.store, sqlite.Options{Listener: broker.Publish})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, kept.Close()) }()
+	key, err := seal.LoadOrCreateKey(c.keyFile)
+	if err != nil {
+		return err
+	}
+	sealer, err := seal.Open(ctx, kept, key)
+	if err != nil {
+		return err
+	}
+	types := manifest.NewRegistry(manifest.Builtin()...)
+	engine, err := recipes(c, kept, types)
+	if err != nil {
+		return err
+	}
+	s, err := server.New(ctx, server.Options{
+		Store: kept, Feed: broker, Sealer: sealer, Recipes: engine, Types: types, Loopback: c.developerMode,
+		Log: log, Workers: c.maxOperations, Lease: c.lease, Deadline: c.deadline,
+	})
+	if err != nil {
+		return err
+	}
+
+	web := &http.Server{
+		Handler: handler(c, s),
+		// A client that sends its headers slowly, or nothing more, is let go;
+		// bodies and answers have deadlines of their own (package arm), since
+		// long polls and streams may last.
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	url := "http://" + listener.Addr().String()
+	var running sync.WaitGroup
+	served := make(chan error, 1)
+	running.Go(func() { served <- web.Serve(listener) })
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	running.Go(func() { s.Work(work) })
+	if c.readyFile != "" {
+		if err := announce(c.readyFile, url); err != nil {
+			stopWork()
+			_ = web.Close()
+			running.Wait()
+			return err
+		}
+		defer os.Remove(c.readyFile)
+	}
+	log.Info("radial-server answers", "url", url, "version", core.Version, "store", c.store, "cluster", c.cluster)
+
+	select {
+	case err := <-served:
+		stopWork()
+		running.Wait()
+		return fmt.Errorf("the HTTP server ended: %w", err)
+	case <-ctx.Done():
+	}
+	log.Info("shutting down", "timeout", c.shutdown)
+	s.Stop() // held answers are given, so that their clients ask the next process
+	stopping, cancel := context.WithTimeout(context.Background(), c.shutdown)
+	defer cancel()
+	if err := web.Shutdown(stopping); err != nil {
+		_ = web.Close()
+	}
+	stopWork()
+	running.Wait()
+	return nil
+}
+
+// handler adds what only this program serves.
+func handler(c config, s *server.Server) http.Handler {
+	if !c.pprof {
+		return s
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", s)
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	return mux
+}
+
+// announce writes the URL so that a reader sees all of it or no file.
+func announce(path, url string) error {
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, []byte(url+"\n"), 0o644); err != nil {
+		return fmt.Errorf("cannot write --ready-file: %w", err)
+	}
+	if err := os.Rename(temporary, filepath.Clean(path)); err != nil {
+		return fmt.Errorf("cannot write --ready-file: %w", err)
+	}
+	return nil
+}
