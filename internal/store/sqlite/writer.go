@@ -24,6 +24,7 @@ type writer struct {
 	stmts  map[string]*sql.Stmt
 	listen store.Listener
 	seq    int64
+	trace  func(statement string) // tests count statements; else nil
 
 	requests chan *request
 	done     chan struct{} // closed when the goroutine has ended
@@ -40,15 +41,6 @@ type request struct {
 	err     error
 	claimed atomic.Bool // by the writer, or by a caller that gave up
 	done    chan struct{}
-}
-
-// Fault points of tests: called by the writer with what it is about to do.
-var faultPoint func(step string)
-
-func fault(step string) {
-	if faultPoint != nil {
-		faultPoint(step)
-	}
 }
 
 func startWriter(s *Store, db *sql.DB, conn *sql.Conn, listen store.Listener) *writer {
@@ -191,7 +183,6 @@ func (w *writer) runOne(r *request) error {
 
 // publish numbers the changes of a committed batch and hands them on.
 func (w *writer) publish(batch []*request) {
-	fault("listen")
 	var all []store.Change
 	for _, r := range batch {
 		for _, c := range r.changes {
@@ -227,8 +218,11 @@ func (w *writer) close() error {
 	return errors.Join(w.conn.Close(), w.db.Close())
 }
 
-// prepared returns the statement for a text, prepared once.
+// prepared returns the statement for a text, prepared once; the caller runs it.
 func (w *writer) prepared(q string) (*sql.Stmt, error) {
+	if w.trace != nil {
+		w.trace(q)
+	}
 	if st, ok := w.stmts[q]; ok {
 		return st, nil
 	}
@@ -243,7 +237,6 @@ func (w *writer) prepared(q string) (*sql.Stmt, error) {
 
 // step runs a statement that steers the transaction.
 func (w *writer) step(q string) error {
-	fault(q)
 	st, err := w.prepared(q)
 	if err == nil {
 		_, err = st.ExecContext(context.Background())
@@ -262,7 +255,6 @@ func (t *tx) changed(c store.Change) { t.changes = append(t.changes, c) }
 
 // exec runs a statement and returns how many rows it touched.
 func (t *tx) exec(q string, args ...any) (int64, error) {
-	fault(q)
 	st, err := t.w.prepared(q)
 	if err != nil {
 		return 0, err
@@ -276,7 +268,6 @@ func (t *tx) exec(q string, args ...any) (int64, error) {
 
 // row runs a statement that answers one row; found is false when it has none.
 func (t *tx) row(q string, args []any, into ...any) (found bool, err error) {
-	fault(q)
 	st, err := t.w.prepared(q)
 	if err != nil {
 		return false, err
@@ -290,7 +281,6 @@ func (t *tx) row(q string, args []any, into ...any) (found bool, err error) {
 
 // rows runs a statement and calls each for every row.
 func (t *tx) rows(q string, args []any, each func(scan) error) error {
-	fault(q)
 	st, err := t.w.prepared(q)
 	if err != nil {
 		return err

@@ -181,7 +181,8 @@ func Dump(ctx context.Context, s store.Store) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return b.String(), dumpLine(&b, "manifests", len(manifests), manifests)
+	err = dumpLine(&b, "manifests", manifests)
+	return b.String(), err
 }
 
 func dumpLine(b *strings.Builder, values ...any) error {

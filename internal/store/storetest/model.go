@@ -353,11 +353,11 @@ func (m *model) time(t *rapid.T) {
 func (m *model) compare(t *rapid.T) {
 	m.T = t
 	stored := map[string]core.Resource{}
-	for _, q := range []store.Query{{Scope: planeID}, {Scope: planeID, Type: store.TypeGroup}} {
-		p, err := m.f.List(m.f.ctx, q)
-		m.wantCode(err, "", "list")
-		for _, r := range p.Resources {
-			if strings.HasPrefix(r.ID.Group(), m.prefix+"-") {
+	for _, group := range []string{m.prefix + "-g", m.prefix + "-h"} {
+		for _, q := range []store.Query{{Scope: core.GroupID(group)}, {Scope: core.GroupID(group), Type: store.TypeGroup}} {
+			p, err := m.f.List(m.f.ctx, q)
+			m.wantCode(err, "", "list")
+			for _, r := range p.Resources {
 				stored[r.ID.Key()] = r
 			}
 		}
