@@ -229,28 +229,32 @@ const secretsProperty = "secrets"
 // Secrets returns the sensitive values of opened properties as listSecrets
 // answers them (D-26): by the name of the top-level property; below one that
 // is not sensitive itself, the object or array with only its sensitive parts;
-// the members of an object named secrets each under their own name. Nulls are
-// left out. The result shares no memory with props.
+// the members of an object named secrets each under their own name, where no
+// other property has it. Nulls are left out. The result shares no memory with props.
 func (s *Schema) Secrets(props map[string]any) map[string]any {
 	out := map[string]any{}
 	for name, v := range props {
-		st := s.state.child(name)
-		if st == nil {
-			continue
-		}
-		secret, ok := st.prune(v)
-		if !ok {
-			continue
-		}
-		if m, isObject := secret.(map[string]any); isObject && name == secretsProperty {
-			for k, e := range m {
-				if e != nil {
-					out[k] = e
-				}
+		if st := s.state.child(name); st != nil {
+			if secret, ok := st.prune(v); ok {
+				out[name] = secret
 			}
-			continue
 		}
-		out[name] = secret
+	}
+	members, ok := out[secretsProperty].(map[string]any)
+	if !ok {
+		return out
+	}
+	rest := map[string]any{}
+	delete(out, secretsProperty)
+	for name, v := range members {
+		if _, taken := out[name]; taken || name == secretsProperty {
+			rest[name] = v
+		} else if v != nil {
+			out[name] = v
+		}
+	}
+	if len(rest) > 0 {
+		out[secretsProperty] = rest
 	}
 	return out
 }
