@@ -19,6 +19,10 @@ type Resource struct {
 	// Properties is the resource's body; for Kubernetes the whole object
 	// without apiVersion and kind.
 	Properties map[string]any
+	// Unevaluated are the JSON pointers of properties that are not known yet;
+	// they are absent from Properties. Only Preview gets any, and then names
+	// the resource without validating it.
+	Unevaluated []string
 	// Owner is the control plane's resource it is made for. Targets stamp it
 	// where they can, so that an object is known to be ours.
 	Owner core.ID
@@ -36,6 +40,10 @@ type Ref struct {
 	// UID is the target's own mark of this very object, "" before it is made.
 	// Deletion carries it as a precondition.
 	UID string `json:"uid,omitempty"`
+	// Owner is the control plane's resource it was made for. A resource
+	// without UID, planned and perhaps made by a run that was killed, is
+	// deleted only when the target finds this stamp on it.
+	Owner core.ID `json:"owner,omitzero"`
 }
 
 // State is a resource as the target holds it.
@@ -53,14 +61,20 @@ type Target interface {
 	// Its Ref names the resource before it exists: deterministic.
 	Preview(ctx context.Context, r Resource) (State, error)
 	// Apply creates or updates, and waits until the resource is ready.
-	// Idempotent. A field that another manager owns is an error naming both.
+	// Idempotent. A field that another manager owns is an error naming both; a
+	// resource that exists and is stamped for another owner, or for none, is
+	// never taken over: an error of core.CodeConflict names its owner.
 	Apply(ctx context.Context, r Resource) (State, error)
 	// Get returns the live resource; NotFound if there is none.
 	Get(ctx context.Context, ref Ref) (State, error)
-	// Delete removes and waits until it is gone. A missing resource, and one
+	// Delete removes and waits until it is gone, with what it made itself. A missing resource, and one
 	// whose uid is another, are already deleted: no error.
 	Delete(ctx context.Context, ref Ref) error
 }
+
+// CodeNotReady is the code of a resource that was applied and did not become
+// ready: its error says what the target reports.
+const CodeNotReady core.Code = "ResourceNotReady"
 
 // Resolver turns a reference to a scope into a Target.
 type Resolver interface {

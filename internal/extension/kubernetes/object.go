@@ -1,0 +1,123 @@
+package kubernetes
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/extension"
+)
+
+// OwnerKey is the annotation with the id of the resource that an object is
+// made for, and the label with a hash of it (an id is too long for a label):
+// kubectl get all -l radapp.io/resource-id=<hash>.
+const OwnerKey = "radapp.io/resource-id"
+
+// KeepKey is an annotation of Secrets: the keys of its data, separated by
+// commas, that keep the value they have in the cluster. A template gives them
+// a generated value, which counts only when the Secret has none yet. It is how
+// a password made with newGuid() stays the same through every later run.
+const KeepKey = "radapp.io/keep"
+
+// OwnerHash is the label's value for an id.
+func OwnerHash(id core.ID) string {
+	sum := sha256.Sum256([]byte(id.Key()))
+	return hex.EncodeToString(sum[:16])
+}
+
+// ownerOf reads the stamp; "" if there is none.
+func ownerOf(o *unstructured.Unstructured) string { return o.GetAnnotations()[OwnerKey] }
+
+func isOwner(o *unstructured.Unstructured, id core.ID) bool {
+	return !id.IsZero() && strings.EqualFold(ownerOf(o), id.String())
+}
+
+// stamp marks an object for its owner.
+func stamp(o *unstructured.Unstructured, id core.ID) {
+	if id.IsZero() {
+		return
+	}
+	annotations, labels := o.GetAnnotations(), o.GetLabels()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	annotations[OwnerKey] = id.String()
+	labels[OwnerKey] = OwnerHash(id)
+	o.SetAnnotations(annotations)
+	o.SetLabels(labels)
+}
+
+// keepData puts the live values of the keys that KeepKey names into a Secret
+// that is about to be applied.
+func keepData(o, live *unstructured.Unstructured) error {
+	names, ok := o.GetAnnotations()[KeepKey]
+	if !ok || live == nil || o.GetKind() != "Secret" {
+		return nil
+	}
+	for key := range strings.SplitSeq(names, ",") {
+		key = strings.TrimSpace(key)
+		value, found, err := unstructured.NestedString(live.Object, "data", key)
+		if err != nil || !found {
+			continue // generated for the first time
+		}
+		if err := unstructured.SetNestedField(o.Object, value, "data", key); err != nil {
+			return fmt.Errorf("data of the Secret is not an object: %w", err)
+		}
+		unstructured.RemoveNestedField(o.Object, "stringData", key)
+	}
+	return nil
+}
+
+// ref makes the reference of an object.
+func (c *Cluster) ref(o *unstructured.Unstructured, owner core.ID) extension.Ref {
+	gvk := o.GroupVersionKind()
+	group := gvk.Group
+	if group == "" {
+		group = "core"
+	}
+	meta := map[string]string{"name": o.GetName()}
+	if ns := o.GetNamespace(); ns != "" {
+		meta["namespace"] = ns
+	}
+	ids, err := json.Marshal(map[string]any{"metadata": meta})
+	if err != nil {
+		panic(err) // two strings
+	}
+	return extension.Ref{
+		ID:          core.KubernetesID(c.name, o.GetNamespace(), gvk.Group, gvk.Kind, o.GetName()),
+		Type:        group + "/" + gvk.Kind,
+		APIVersion:  gvk.Version,
+		Identifiers: ids,
+		UID:         string(o.GetUID()),
+		Owner:       owner,
+	}
+}
+
+// identifiers reads what ref wrote.
+func identifiers(ref extension.Ref) (namespace, name string, err error) {
+	var ids struct {
+		Metadata struct {
+			Name      string `json:"name"`
+			Namespace string `json:"namespace"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(ref.Identifiers, &ids); err != nil || ids.Metadata.Name == "" {
+		return "", "", core.Errorf(core.CodeInternal, "the record of %s does not name its object", ref.ID).WithTarget(ref.ID.String())
+	}
+	return ids.Metadata.Namespace, ids.Metadata.Name, nil
+}
+
+// content is an object as it is answered: without the bookkeeping of managers,
+// which is often the larger part of it.
+func content(o *unstructured.Unstructured) map[string]any {
+	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
+	return o.Object
+}
