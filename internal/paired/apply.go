@@ -212,8 +212,15 @@ func (r *Runner) poll(ctx context.Context, m *Memory, retryOn string) (running b
 	switch {
 	case !done && err == nil:
 		return true, nil
-	case !done && (core.IsCode(err, core.CodeNotFound) || core.IsCode(err, core.CodeBadRequest)):
-		m.Operation = nil // vanished, or the token is none: the resource is asked
+	case !done && core.IsCode(err, core.CodeNotFound):
+		// Vanished, so the resource is asked. Its PUT was accepted and operation
+		// and resource end together: if it lives as Succeeded, this is why.
+		if m.Operation = nil; op.OperationKind == PUT {
+			m.AppliedHash, m.LiveHash = op.Hash, ""
+		}
+		return false, nil
+	case !done && core.IsCode(err, core.CodeBadRequest):
+		m.Operation = nil // the token is none
 		return false, nil
 	case !done:
 		return false, err
