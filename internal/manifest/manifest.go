@@ -45,8 +45,9 @@ type Type struct {
 type APIVersion struct {
 	// Schema is the schema as it was registered, without the common properties.
 	Schema json.RawMessage `json:"schema,omitempty"`
-	// Capabilities replace the type's where they are given.
-	Capabilities []string `json:"capabilities,omitempty"`
+	// Capabilities replace the type's where they are given: nil for not given,
+	// empty for none.
+	Capabilities []string `json:"capabilities,omitzero"`
 
 	compiled *schema.Schema
 }
@@ -296,7 +297,7 @@ func (p *parser) capabilities(path string, v any) []string {
 		p.fault(path, "must be a list")
 		return nil
 	}
-	var out []string
+	out := []string{}
 	for i, e := range list {
 		c, _ := e.(string)
 		switch {
