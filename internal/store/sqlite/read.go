@@ -171,7 +171,8 @@ func listWhere(q store.Query) (string, []any) {
 
 // Graph implements [store.Reader]: three statements on one snapshot, however
 // many resources there are. The walk along edges ends on cycles, because a key
-// that was reached is not reached again.
+// that was reached is not reached again. CROSS JOIN fixes the order of the
+// joins: from what is reached into the other table's index.
 func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 	members, args := `SELECT key FROM resources WHERE application_key = ?1 UNION SELECT key FROM resources WHERE environment_key = ?1`, []any{root.Key()}
 	if root.IsScope() {
@@ -179,7 +180,7 @@ func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 		members, args = `SELECT key FROM resources WHERE key > ?1 AND key < ?2 AND type NOT IN (?3, ?4)`,
 			[]any{from, to, strings.ToLower(store.TypeGroup), strings.ToLower(store.TypePlane)}
 	}
-	reached := `WITH RECURSIVE reached (key) AS (` + members + ` UNION SELECT e.to_key FROM reached JOIN edges e ON e.from_key = reached.key) `
+	reached := `WITH RECURSIVE reached (key) AS (` + members + ` UNION SELECT e.to_key FROM reached CROSS JOIN edges e ON e.from_key = reached.key) `
 	tx, err := s.reads.BeginTx(ctx, nil)
 	if err != nil {
 		return store.Graph{}, s.fault("read", err)
@@ -194,7 +195,7 @@ func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 		return s.fault("read", eachRow(ctx, tx.StmtContext(ctx, st), args, each))
 	}
 	from := map[string]core.ID{}
-	err = read(`SELECT `+resourceColumns+` FROM reached JOIN resources r ON r.key = reached.key ORDER BY r.key`, func(sc scan) error {
+	err = read(`SELECT `+resourceColumns+` FROM reached CROSS JOIN resources r ON r.key = reached.key ORDER BY r.key`, func(sc scan) error {
 		var row resourceRow
 		if err := sc(row.columns()...); err != nil {
 			return err
@@ -207,7 +208,7 @@ func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 	if err != nil {
 		return store.Graph{}, err
 	}
-	err = read(`SELECT e.from_key, e.to_id, e.kind, e.name FROM reached JOIN edges e ON e.from_key = reached.key ORDER BY 1, e.to_key, 3, 4`, func(sc scan) error {
+	err = read(`SELECT e.from_key, e.to_id, e.kind, e.name FROM reached CROSS JOIN edges e ON e.from_key = reached.key ORDER BY 1, e.to_key, 3, 4`, func(sc scan) error {
 		var e core.Edge
 		var fromKey, to string
 		if err := sc(&fromKey, &to, &e.Kind, &e.Name); err != nil {
@@ -221,7 +222,7 @@ func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 	if err != nil {
 		return store.Graph{}, err
 	}
-	err = read(`SELECT `+outputColumns+` FROM reached JOIN outputs u ON u.resource_key = reached.key ORDER BY u.resource_key, u.ordinal`, func(sc scan) error {
+	err = read(`SELECT `+outputColumns+` FROM reached CROSS JOIN outputs u ON u.resource_key = reached.key ORDER BY u.resource_key, u.ordinal`, func(sc scan) error {
 		key, o, err := scanOutput(sc)
 		g.Outputs[key] = append(g.Outputs[key], o)
 		return err
