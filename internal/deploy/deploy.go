@@ -119,6 +119,9 @@ func Run(ctx context.Context, p *template.Plan, o Options) (*Deployment, error) 
 	if err := rec.close(); err != nil {
 		return nil, err
 	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("the deployment was stopped: %w", context.Cause(ctx))
+	}
 	if err := failure(ctx, steps, errs, notRun); err != nil {
 		return nil, err
 	}

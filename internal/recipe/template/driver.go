@@ -1,0 +1,238 @@
+// Package template is the driver of recipes that are ARM JSON templates: it
+// fetches the template, evaluates it with the recipe's parameters and context,
+// deploys it, and reads its answer. Kinds "template" and "bicep" are the same:
+// a Bicep module is published as the ARM JSON that it compiles to.
+package template
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/deploy"
+	"github.com/radial-project/radial/internal/extension"
+	"github.com/radial-project/radial/internal/oci"
+	"github.com/radial-project/radial/internal/recipe"
+	lang "github.com/radial-project/radial/internal/template"
+)
+
+// contextParameter is the parameter by which a template asks for the context.
+const contextParameter = "context"
+
+// resultOutput is the output that answers values, secrets and resources.
+const resultOutput = "result"
+
+// Fetcher fetches templates; *oci.Fetcher is one.
+type Fetcher interface {
+	Fetch(ctx context.Context, r oci.Reference) (oci.Content, error)
+}
+
+// Options make a Driver.
+type Options struct {
+	Fetcher  Fetcher
+	Resolver extension.Resolver
+	// Now is the clock of utcNow(), NewGUID the source of newGuid(): it must be
+	// unguessable, since passwords are made of it.
+	Now     func() time.Time
+	NewGUID func() string
+	// Parallel bounds the resources of one recipe in flight; 0 is 16.
+	Parallel int
+}
+
+// Driver runs templates.
+type Driver struct{ o Options }
+
+var _ recipe.Driver = (*Driver)(nil)
+
+// New makes the driver.
+func New(o Options) *Driver { return &Driver{o} }
+
+func (d *Driver) load(ctx context.Context, def recipe.Definition) (*lang.Template, string, error) {
+	c, err := d.o.Fetcher.Fetch(ctx, oci.Reference{Path: def.Path, Version: def.Version, PlainHTTP: def.PlainHTTP})
+	if err != nil {
+		return nil, "", err
+	}
+	t, err := lang.Parse(c.Data)
+	return t, c.Digest, within(err, core.CodeRecipeInvalid, def)
+}
+
+// within says in whose template a fault is, and gives it the code of recipes.
+func within(err error, code core.Code, def recipe.Definition) error {
+	if err == nil {
+		return nil
+	}
+	e := core.AsError(err)
+	if !core.IsCode(err, core.CodeInvalidTemplate) && !core.IsCode(err, core.CodeRecipeInvalid) &&
+		!core.IsCode(err, deploy.CodeFailed) && !core.IsCode(err, deploy.CodeDeleteFailed) {
+		return err // a lost lease, an unreachable target: as it is
+	}
+	return core.Errorf(code, "recipe %q (%s): %w", def.Name, def.Path, err).WithTarget(e.Target).WithDetails(e.Details...)
+}
+
+// Execute implements recipe.Driver.
+func (d *Driver) Execute(ctx context.Context, run recipe.Run) (recipe.Result, error) {
+	def := run.Definition
+	run.Progress("fetching " + def.Path)
+	t, digest, err := d.load(ctx, def)
+	if err != nil {
+		return recipe.Result{}, err
+	}
+	params, err := parameters(t, run)
+	if err != nil {
+		return recipe.Result{}, within(err, core.CodeRecipeInvalid, def)
+	}
+	plan, err := t.Plan(lang.Options{
+		Parameters: params,
+		// The same for every run of a resource, so that names made of it stay.
+		Deployment: "recipe-" + run.Owner.Name(),
+		Scope:      run.Owner.Scope(),
+		Now:        d.o.Now(),
+		NewGUID:    d.o.NewGUID,
+	})
+	if err != nil {
+		return recipe.Result{}, within(err, core.CodeRecipeInvalid, def)
+	}
+	deployed, err := deploy.Run(ctx, plan, deploy.Options{
+		Resolver: d.o.Resolver, Scope: run.Scope, Owner: run.Owner, Kind: def.Kind, Previous: run.Previous,
+		Record: deploy.Record(run.Record), Progress: run.Progress, Parallel: d.o.Parallel,
+	})
+	if err != nil {
+		return recipe.Result{}, within(err, core.CodeRecipeDeployment, def)
+	}
+	outputs, err := plan.Outputs(deployed)
+	if err != nil {
+		return recipe.Result{}, within(err, core.CodeRecipeOutputs, def)
+	}
+	res, err := answer(outputs, def)
+	if err != nil {
+		return recipe.Result{}, err
+	}
+	res.Outputs = deployed.Outputs
+	res.Definition = def
+	res.Definition.Digest = digest
+	return res, nil
+}
+
+// parameters adds the context where the template declares it. A parameter of
+// that name cannot be supplied by anyone else.
+func parameters(t *lang.Template, run recipe.Run) (map[string]any, error) {
+	params := make(map[string]any, len(run.Parameters)+1)
+	maps.Copy(params, run.Parameters)
+	for name := range run.Parameters {
+		if strings.EqualFold(name, contextParameter) {
+			return nil, core.Errorf(core.CodeRecipeInvalid, "the parameter %q is given by Radial: take it out of the recipe's parameters", name).WithTarget("parameters." + name)
+		}
+	}
+	if t.Declares(contextParameter) {
+		params[contextParameter] = run.Context
+	}
+	return params, nil
+}
+
+// answer reads what a template answers: its output "result" with values,
+// secrets and resources, or, without one, all outputs: secure ones as secrets,
+// the others as values.
+func answer(outputs []lang.Output, def recipe.Definition) (recipe.Result, error) {
+	res := recipe.Result{Values: map[string]any{}, Secrets: map[string]any{}}
+	for _, o := range outputs {
+		if strings.EqualFold(o.Name, resultOutput) {
+			err := readResult(&res, o, def)
+			return res, err
+		}
+	}
+	for _, o := range outputs {
+		if o.Secure {
+			res.Secrets[o.Name] = o.Value
+		} else {
+			res.Values[o.Name] = o.Value
+		}
+	}
+	return res, nil
+}
+
+func readResult(res *recipe.Result, o lang.Output, def recipe.Definition) error {
+	fault := func(format string, args ...any) error {
+		return core.Errorf(core.CodeRecipeOutputs, "recipe %q (%s): the output %q %s", def.Name, def.Path, o.Name, fmt.Sprintf(format, args...)).
+			WithTarget("outputs." + o.Name)
+	}
+	fields, ok := o.Value.(map[string]any)
+	if !ok {
+		return fault("must be an object with values, secrets and resources")
+	}
+	names := make([]string, 0, len(fields))
+	for name := range fields {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		v := fields[name]
+		if v == nil {
+			continue
+		}
+		switch name {
+		case "values", "secrets":
+			m, ok := v.(map[string]any)
+			if !ok {
+				return fault("has %s that are not an object", name)
+			}
+			if name == "values" {
+				res.Values = m
+			} else {
+				res.Secrets = m
+			}
+		case "resources":
+			list, ok := v.([]any)
+			if !ok {
+				return fault("has resources that are not an array")
+			}
+			for _, e := range list {
+				text, ok := e.(string)
+				if !ok {
+					return fault("has resources that are not all strings")
+				}
+				if _, err := core.ParseID(text); err != nil {
+					return fault("names a resource that is not a resource id")
+				}
+				res.Resources = append(res.Resources, text)
+			}
+		default:
+			return fault("has a member %q: it may have values, secrets and resources", name)
+		}
+	}
+	for name := range res.Secrets {
+		if _, twice := res.Values[name]; twice {
+			return fault("has %q both as a value and as a secret", name)
+		}
+	}
+	return nil
+}
+
+// Delete implements recipe.Driver. Each output knows its scope.
+func (d *Driver) Delete(ctx context.Context, _ extension.Scope, outputs []core.Output, record func(ctx context.Context, put []core.Output, drop []core.ID) error) error {
+	err := deploy.Delete(ctx, d.o.Resolver, outputs, record)
+	if core.IsCode(err, deploy.CodeDeleteFailed) {
+		e := core.AsError(err)
+		return core.Errorf(core.CodeRecipeDeletion, "%w", err).WithDetails(e.Details...)
+	}
+	return err
+}
+
+// Parameters implements recipe.Driver. The context is not among them.
+func (d *Driver) Parameters(ctx context.Context, def recipe.Definition) (map[string]json.RawMessage, error) {
+	t, _, err := d.load(ctx, def)
+	if err != nil {
+		return nil, err
+	}
+	params := map[string]json.RawMessage{}
+	for _, p := range t.Parameters() {
+		if !strings.EqualFold(p.Name, contextParameter) {
+			params[p.Name] = p.Definition
+		}
+	}
+	return params, nil
+}
