@@ -70,7 +70,7 @@ func (r *Reconciler) unpair(ctx context.Context, d *appsv1.Deployment, s *sessio
 	case out.State == paired.Done, s.mem.Operation != nil && s.mem.Operation.OperationKind == paired.DELETE:
 		s.down, s.attempts = time.Time{}, 0
 		// Accepted; what else it was paired with follows without the object.
-		return 0, true, r.bury(ctx, d, rest(s.mem, id))
+		return 0, true, r.bury(ctx, d, remaining(s.mem, id))
 	case out.State == paired.Failed:
 		r.tell(d, s, Status{Phrase: PhraseFailed, Conditions: []metav1.Condition{{
 			Type: ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonContainerFailed, Message: shorten(out.Err.Message)}}})
@@ -78,8 +78,8 @@ func (r *Reconciler) unpair(ctx context.Context, d *appsv1.Deployment, s *sessio
 	return out.RetryAfter, false, nil
 }
 
-// rest are the ids that are still to be deleted when one deletion is accepted.
-func rest(m paired.Memory, id core.ID) []core.ID {
+// remaining are the ids that are still to be deleted when one deletion is accepted.
+func remaining(m paired.Memory, id core.ID) []core.ID {
 	if m.Operation == nil {
 		return nil
 	}

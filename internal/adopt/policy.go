@@ -8,6 +8,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/radial-project/radial/internal/connection"
 )
 
 // This file is the pure part: from snapshots to decisions, with no cluster and
@@ -254,8 +256,11 @@ func (inj Injection) Holds(deployment string, template *corev1.PodTemplateSpec) 
 // rollout that admission missed from one whose data moves on.
 func injectedBefore(deployment string, in Intent, template *corev1.PodTemplateSpec) bool {
 	hash := template.Annotations[AnnotationHash]
-	if hash == "" {
+	switch hash {
+	case "":
 		return false
+	case connection.Hash(nil):
+		return true // the connections carried nothing
 	}
 	for _, c := range slices.Concat(template.Spec.InitContainers, template.Spec.Containers) {
 		if in.Containers != nil && !slices.Contains(in.Containers, c.Name) {
