@@ -17,12 +17,11 @@ import (
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/manifest"
 	"github.com/radial-project/radial/internal/recipe"
-	"github.com/radial-project/radial/internal/server/servertest"
 )
 
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	a := start(t, servertest.Options{})
+	a := start(t, Options{})
 	shapes := map[string]any{
 		"password": "needle-password",
 		"deep":     map[string]any{"pin": "needle-pin", "label": "open"},
@@ -92,7 +91,7 @@ func TestRecipeSecrets_D27(t *testing.T) {
 			Secrets:    map[string]any{"password": "needle-generated", "uri": "needle-uri"},
 		}, nil
 	}}
-	a := start(t, servertest.Options{Recipes: engine(d)})
+	a := start(t, Options{Recipes: engine(d)})
 	a.succeed(a.want(a.send("PUT", made("db"), props(map[string]any{"environment": envID, "password": "needle-given"})), 201))
 	check := func(a *api) {
 		a.t.Helper()
@@ -119,13 +118,13 @@ func TestRecipeSecrets_D27(t *testing.T) {
 			t.Errorf("%s holds a secret in plaintext", file)
 		}
 	}
-	check(&api{servertest.Start(t, servertest.Options{Dir: a.Dir, Recipes: engine(d)}), t})
+	check(&api{startInstance(t, Options{Dir: a.Dir, Recipes: engine(d)}), t})
 }
 
 func TestDefaultController_D29(t *testing.T) {
 	t.Parallel()
 	d := &driver{}
-	a := start(t, servertest.Options{Recipes: engine(d)})
+	a := start(t, Options{Recipes: engine(d)})
 	t.Run("D-29 a type with ManualResourceProvisioning is inert", func(t *testing.T) {
 		a := &api{a.Instance, t}
 		a.succeed(a.want(a.send("PUT", inert("i"), props(map[string]any{"environment": envID})), 201))
@@ -193,7 +192,7 @@ func TestRecipe_D30(t *testing.T) {
 			Resources: []string{"/planes/kubernetes/local/namespaces/default/providers/core/Secret/kept"},
 		}, nil
 	}}
-	a := start(t, servertest.Options{Recipes: engine(d)})
+	a := start(t, Options{Recipes: engine(d)})
 	app := group + "/providers/Applications.Core/applications/shop"
 	a.want(a.send("PUT", version(app, ucp), props(map[string]any{"environment": envID})), 200)
 	a.succeed(a.want(a.send("PUT", inert("other"), props(map[string]any{"application": app, "color": "blue", "password": "correct horse"})), 201))
@@ -278,7 +277,7 @@ func TestManualAfterRecipe_D29(t *testing.T) {
 	d := &driver{execute: func(_ context.Context, run recipe.Run) (recipe.Result, error) {
 		return recipe.Result{Definition: run.Definition, Outputs: []core.Output{made1}, Secrets: map[string]any{"uri": "x"}}, nil
 	}}
-	a := start(t, servertest.Options{Recipes: engine(d)})
+	a := start(t, Options{Recipes: engine(d)})
 	a.succeed(a.want(a.send("PUT", made("a"), props(map[string]any{"environment": envID})), 201))
 	a.succeed(a.want(a.send("PUT", made("a"), props(map[string]any{"environment": envID, "resourceProvisioning": "manual"})), 201))
 	if len(d.gone) != 1 || !d.gone[0].Equal(made1.ID) {
@@ -302,7 +301,7 @@ func TestRestart_D29(t *testing.T) {
 		<-ctx.Done()
 		return recipe.Result{}, ctx.Err()
 	}}
-	a := start(t, servertest.Options{Recipes: engine(first)})
+	a := start(t, Options{Recipes: engine(first)})
 	started := a.want(a.send("PUT", made("a"), props(map[string]any{"environment": envID, "password": "correct horse"})), 201)
 	within(t, "the recipe", 10*time.Second, running)
 	a.Stop()
@@ -310,7 +309,7 @@ func TestRestart_D29(t *testing.T) {
 	second := &driver{execute: func(_ context.Context, run recipe.Run) (recipe.Result, error) {
 		return recipe.Result{Definition: run.Definition, Values: map[string]any{"host": "second"}}, nil
 	}}
-	again := &api{servertest.Start(t, servertest.Options{Dir: a.Dir, Recipes: engine(second)}), t}
+	again := &api{startInstance(t, Options{Dir: a.Dir, Recipes: engine(second)}), t}
 	link := strings.Replace(started.header.Get("Azure-AsyncOperation"), a.URL, again.URL, 1)
 	got := again.want(again.send("GET", link, nil, "Prefer", "wait=20"), 200)
 	if got.body["status"] != "Succeeded" {

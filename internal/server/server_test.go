@@ -17,7 +17,6 @@ import (
 	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/manifest"
 	"github.com/radial-project/radial/internal/recipe"
-	"github.com/radial-project/radial/internal/server/servertest"
 )
 
 const (
@@ -28,7 +27,7 @@ const (
 
 // api speaks plain HTTP to a control plane, as a client that is not ours would.
 type api struct {
-	*servertest.Instance
+	*Instance
 	t *testing.T
 }
 
@@ -202,9 +201,9 @@ types:
 
 // start runs a control plane with the group default, the environment default
 // (open to all namespaces, with a recipe for the made type) and the tests' types.
-func start(t *testing.T, o servertest.Options) *api {
+func start(t *testing.T, o Options) *api {
 	t.Helper()
-	a := &api{Instance: servertest.Start(t, o), t: t}
+	a := &api{Instance: startInstance(t, o), t: t}
 	a.want(a.send("PUT", version(group, ucp), `{"location":"global"}`), 200)
 	a.want(a.send("PUT", version("/planes/radius/local/providers/System.Resources/resourceproviders/Test.Things/manifest", ucp), testManifest, "Content-Type", "application/yaml"), 200)
 	a.want(a.send("PUT", version(envID, ucp), map[string]any{"properties": map[string]any{

@@ -12,7 +12,6 @@ import (
 	wire "github.com/radial-project/radial/api/arm"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/recipe"
-	"github.com/radial-project/radial/internal/server/servertest"
 )
 
 func TestLongPoll_D21(t *testing.T) {
@@ -24,7 +23,7 @@ func TestLongPoll_D21(t *testing.T) {
 			<-release
 			return recipe.Result{Definition: run.Definition}, nil
 		}}
-		a := start(t, servertest.Options{Recipes: engine(d)})
+		a := start(t, Options{Recipes: engine(d)})
 		started := a.want(a.send("PUT", made("a"), props(map[string]any{"environment": envID})), 201)
 		within(t, "the recipe", 10*time.Second, running)
 		now := a.want(a.send("GET", started.header.Get("Azure-AsyncOperation"), nil), 200)
@@ -58,7 +57,7 @@ func TestLongPoll_D21(t *testing.T) {
 		}
 	})
 	t.Run("D-21 the answer is given when the time is over", func(t *testing.T) {
-		a := start(t, servertest.Options{NoWorkers: true})
+		a := start(t, Options{NoWorkers: true})
 		started := a.want(a.send("PUT", inert("a"), props(map[string]any{})), 201)
 		begun := time.Now()
 		got := a.want(a.send("GET", started.header.Get("Azure-AsyncOperation"), nil, "Prefer", "wait=1"), 200)
@@ -67,7 +66,7 @@ func TestLongPoll_D21(t *testing.T) {
 		}
 	})
 	t.Run("D-21 a shutdown gives the answer at once", func(t *testing.T) {
-		a := start(t, servertest.Options{NoWorkers: true})
+		a := start(t, Options{NoWorkers: true})
 		started := a.want(a.send("PUT", inert("a"), props(map[string]any{})), 201)
 		held := make(chan answer, 1)
 		go func() {
@@ -86,7 +85,7 @@ func TestLongPoll_D21(t *testing.T) {
 		}
 	})
 	t.Run("an unknown operation is not found", func(t *testing.T) {
-		a := start(t, servertest.Options{})
+		a := start(t, Options{})
 		path := "/planes/radius/local/providers/Test.Things/locations/global/operationStatuses/7b0d8bb2-0000-0000-0000-000000000000"
 		if got := a.want(a.send("GET", path, nil, "Prefer", "wait=5"), 404); got.code() != "NotFound" {
 			t.Errorf("answered %s", got.raw)
@@ -145,7 +144,7 @@ func next(t *testing.T, lines <-chan wire.Change, what string, is func(wire.Chan
 
 func TestWatch_D21(t *testing.T) {
 	t.Parallel()
-	a := start(t, servertest.Options{})
+	a := start(t, Options{})
 	lines, cancel := stream(t, a.URL+"/apis/api.ucp.dev/v1alpha3/watch/changes")
 	if first := next(t, lines, "the first line", func(wire.Change) bool { return true }); !first.Reset {
 		t.Fatalf("the stream begins with %+v", first)
@@ -182,7 +181,7 @@ func TestWatch_D21(t *testing.T) {
 
 func TestLoopback_D48(t *testing.T) {
 	t.Parallel()
-	a := start(t, servertest.Options{})
+	a := start(t, Options{})
 	host := strings.TrimPrefix(a.URL, "http://")
 	_, port, _ := strings.Cut(host, ":")
 	for name, c := range map[string]struct {
@@ -219,7 +218,7 @@ func TestLoopback_D48(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	a := start(t, servertest.Options{})
+	a := start(t, Options{})
 	a.want(a.send("GET", "/healthz", nil), 200)
 	a.want(a.send("GET", "/readyz", nil), 200)
 	if got := a.want(a.send("GET", "/version", nil), 200); got.body["version"] != core.Version {
@@ -239,7 +238,7 @@ func TestHealth(t *testing.T) {
 
 func TestPages(t *testing.T) {
 	t.Parallel()
-	a := start(t, servertest.Options{})
+	a := start(t, Options{})
 	names := []string{"a", "A_b", "a%25b", "b", "c", "d-e", "zz"}
 	for _, n := range names {
 		a.succeed(a.want(a.send("PUT", inert(n), props(map[string]any{})), 201))

@@ -13,13 +13,12 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/recipe"
-	"github.com/radial-project/radial/internal/server/servertest"
 	"github.com/radial-project/radial/internal/store"
 )
 
 func TestRoutes_D3(t *testing.T) {
 	t.Parallel()
-	a := start(t, servertest.Options{})
+	a := start(t, Options{})
 	a.succeed(a.want(a.send("PUT", inert("Blue"), props(map[string]any{"color": "blue"})), 201))
 
 	t.Run("D-3 ids compare without case and keep the case first written", func(t *testing.T) {
@@ -94,7 +93,7 @@ func TestRoutes_D3(t *testing.T) {
 func TestTypes_D1(t *testing.T) {
 	t.Parallel()
 	t.Run("D-1 a type registered at run time is served at once", func(t *testing.T) {
-		a := start(t, servertest.Options{})
+		a := start(t, Options{})
 		path := version(group+"/providers/Late.Comers/guests/g", "2026-01-01")
 		if got := a.want(a.send("PUT", path, props(map[string]any{})), 400); got.code() != "InvalidResourceType" {
 			t.Fatalf("before it is registered: %s", got.raw)
@@ -107,13 +106,13 @@ func TestTypes_D1(t *testing.T) {
 		}
 		// It is still there for the next process.
 		a.Stop()
-		again := &api{servertest.Start(t, servertest.Options{Dir: a.Dir}), t}
+		again := &api{startInstance(t, Options{Dir: a.Dir}), t}
 		if got := again.want(again.send("GET", path, nil), 200); got.prop("seat") != 7.0 {
 			t.Errorf("after a restart: %s", got.raw)
 		}
 	})
 	t.Run("D-1 registration step by step, as the peer's clients do it", func(t *testing.T) {
-		a := start(t, servertest.Options{})
+		a := start(t, Options{})
 		base := "/planes/radius/local/providers/System.Resources/resourceproviders/My.Company"
 		a.want(a.send("PUT", version(base, ucp), `{"location":"global","properties":{}}`), 200)
 		a.want(a.send("PUT", version(base+"/resourcetypes/plans", ucp), `{"properties":{"capabilities":["ManualResourceProvisioning"],"defaultApiVersion":"2026-02-01","description":"Plans."}}`), 200)
@@ -134,7 +133,7 @@ func TestTypes_D1(t *testing.T) {
 		a.want(a.send("GET", version("/planes/radius/local/providers/my.company", ucp), nil), 404)
 	})
 	t.Run("D-1 a type with a meaning of its own cannot be replaced", func(t *testing.T) {
-		a := start(t, servertest.Options{})
+		a := start(t, Options{})
 		got := a.want(a.send("PUT", version("/planes/radius/local/providers/System.Resources/resourceproviders/Applications.Core/manifest", ucp),
 			`{"namespace":"Applications.Core","types":{"environments":{"apiVersions":{"2026-01-01":{}}}}}`), 409)
 		if !strings.Contains(got.message(), "Applications.Core/environments") {
@@ -146,7 +145,7 @@ func TestTypes_D1(t *testing.T) {
 func TestWrite_D7(t *testing.T) {
 	t.Parallel()
 	t.Run("D-7 defaults come before validation and plaintext is validated before it is sealed", func(t *testing.T) {
-		a := start(t, servertest.Options{})
+		a := start(t, Options{})
 		const secret = "plaintext-needle-7731"
 		if got := a.want(a.send("PUT", inert("a"), props(map[string]any{"password": "q7q"})), 400); strings.Contains(got.raw, "q7q") {
 			t.Errorf("the refusal shows the value: %s", got.raw)
@@ -172,7 +171,7 @@ func TestWrite_D7(t *testing.T) {
 	})
 	t.Run("D-7 resource, operation and job are one transaction", func(t *testing.T) {
 		outage := &outage{}
-		a := start(t, servertest.Options{NoWorkers: true, Wrap: outage.wrap})
+		a := start(t, Options{NoWorkers: true, Wrap: outage.wrap})
 		outage.set(true)
 		if got := a.want(a.send("PUT", inert("a"), props(map[string]any{})), 503); got.code() != "ServiceUnavailable" || got.header.Get("Retry-After") == "" {
 			t.Errorf("answered %s", got.raw)
@@ -220,7 +219,7 @@ func (o *outage) Accept(ctx context.Context, w store.Write) (core.Resource, erro
 
 func TestRefusedCreate_D8(t *testing.T) {
 	t.Parallel()
-	a := start(t, servertest.Options{NoWorkers: true})
+	a := start(t, Options{NoWorkers: true})
 	for name, body := range map[string]any{
 		"a value outside the enum":   props(map[string]any{"size": "XXL"}),
 		"a wrong type":               props(map[string]any{"count": "many"}),
@@ -246,7 +245,7 @@ func TestRefusedCreate_D8(t *testing.T) {
 
 func TestRefusedUpdate_D9(t *testing.T) {
 	t.Parallel()
-	a := start(t, servertest.Options{})
+	a := start(t, Options{})
 	a.succeed(a.want(a.send("PUT", inert("a"), map[string]any{"tags": map[string]any{"k": "v"}, "properties": map[string]any{"color": "blue", "password": "correct horse"}}), 201))
 	before := a.want(a.send("GET", inert("a"), nil), 200)
 	refusals := []struct {
@@ -289,7 +288,7 @@ func owner(namespace, name, uid string) map[string]any {
 
 func TestAnswers_D10(t *testing.T) {
 	t.Parallel()
-	a := start(t, servertest.Options{})
+	a := start(t, Options{})
 	follow := func(got answer) {
 		t.Helper()
 		for _, h := range []string{"Azure-AsyncOperation", "Location", "Retry-After"} {
@@ -337,7 +336,7 @@ func TestOneOperation_D17(t *testing.T) {
 			}
 			return recipe.Result{Definition: run.Definition, Values: map[string]any{"host": run.Context.Resource.Properties["size"]}}, ctx.Err()
 		}}
-		a := start(t, servertest.Options{Recipes: engine(d)})
+		a := start(t, Options{Recipes: engine(d)})
 		const writers = 50
 		answers := make([]answer, writers)
 		var begin, ready, wait sync.WaitGroup
@@ -380,7 +379,7 @@ func TestOneOperation_D17(t *testing.T) {
 		}
 	})
 	t.Run("D-17 a second write meanwhile names the state", func(t *testing.T) {
-		a := start(t, servertest.Options{NoWorkers: true})
+		a := start(t, Options{NoWorkers: true})
 		a.want(a.send("PUT", inert("a"), props(map[string]any{})), 201)
 		for _, method := range []string{"PUT", "PATCH", "DELETE"} {
 			var body any
@@ -394,7 +393,7 @@ func TestOneOperation_D17(t *testing.T) {
 		}
 	})
 	t.Run("no update is lost between writers of one resource", func(t *testing.T) {
-		a := start(t, servertest.Options{})
+		a := start(t, Options{})
 		const writers = 20
 		var wait sync.WaitGroup
 		for i := range writers {
@@ -414,7 +413,7 @@ func TestOneOperation_D17(t *testing.T) {
 		}
 	})
 	t.Run("If-Match lets one of two writers through", func(t *testing.T) {
-		a := start(t, servertest.Options{})
+		a := start(t, Options{})
 		tag := a.want(a.send("GET", version(envID, ucp), nil), 200).header.Get("ETag")
 		first := a.send("PATCH", version(envID, ucp), props(map[string]any{"simulated": true}), "If-Match", tag)
 		second := a.send("PATCH", version(envID, ucp), props(map[string]any{"simulated": false}), "If-Match", tag)

@@ -1,7 +1,4 @@
-// Package servertest runs a whole control plane inside a test: a real HTTP
-// server on loopback, a real SQLite file, real workers. Only what a recipe does
-// to the outside comes from the test.
-package servertest
+package server_test
 
 import (
 	"context"
@@ -54,8 +51,9 @@ type Instance struct {
 	stop func()
 }
 
-// Start runs a control plane until the test ends or Stop is called.
-func Start(tb testing.TB, o Options) *Instance {
+// startInstance runs a whole control plane inside the test (a real HTTP server
+// on loopback, a real SQLite file, real workers) until the test ends or Stop is called.
+func startInstance(tb testing.TB, o Options) *Instance {
 	tb.Helper()
 	if o.Dir == "" {
 		o.Dir = tb.TempDir()
