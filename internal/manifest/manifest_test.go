@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -283,4 +285,50 @@ func FuzzManifest(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestDocumentation holds docs/types.md to the code: its manifest is accepted,
+// and the message it quotes is what a bad write is told.
+func TestDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../../docs/types.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```(yaml|text)\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != 2 || blocks[0][1] != "yaml" || blocks[1][1] != "text" {
+		t.Fatalf("the page has other blocks than it had: %d", len(blocks))
+	}
+	m, err := Parse([]byte(blocks[0][2]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := NewRegistry()
+	r.Set(m)
+	v, err := r.Default("MyCompany.Messaging/topics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	props := object(t, `{"environment":"/e"}`)
+	v.Schema.ApplyDefaults(props)
+	if got, _ := json.Marshal(props); string(got) != `{"environment":"/e","partitions":{"count":3},"retentionDays":7}` {
+		t.Errorf("defaults: %s", got)
+	}
+	err = v.Schema.Validate(object(t, `{"environment":"/e","retentionDays":100,"writerKey":"short"}`))
+	if err == nil || err.Error() != strings.TrimSpace(blocks[1][2]) {
+		t.Errorf("the page quotes another message than %v", err)
+	}
+	bad := strings.Replace(blocks[0][2], "minimum: 1", "minimum: one", 1)
+	if _, err := Parse([]byte(bad)); err == nil || !strings.Contains(string(page), "`"+details(t, err)[0]+"`") {
+		t.Errorf("the page quotes another fault than %v", err)
+	}
+	for name := range decoded(common) {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("the page leaves out that every type has %s", name)
+		}
+	}
+	for _, c := range capabilities {
+		if !strings.Contains(string(page), "`"+c+"`") {
+			t.Errorf("the page leaves out the capability %s", c)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package schema
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -450,6 +451,25 @@ func BenchmarkValidate(b *testing.B) {
 	for b.Loop() {
 		if err := s.Validate(v); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// TestDocumentation_D16 holds the list of keywords in docs/types.md to the code.
+func TestDocumentation_D16(t *testing.T) {
+	page, err := os.ReadFile("../../docs/types.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k := range keywords {
+		if !strings.Contains(string(page), "`"+k+"`") && !strings.Contains(string(page), "`"+k+".") {
+			t.Errorf("the page leaves out the keyword %s", k)
+		}
+	}
+	for _, f := range []string{"date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uri-reference", "uuid", "json-pointer", "regex", "byte"} {
+		s := mustCompile(t, `{"type":"object","properties":{"v":{"type":"string","format":"`+f+`"}}}`)
+		if !strings.Contains(string(page), "`"+f+"`") || s.Validate(map[string]any{"v": "%(not a value of any format"}) == nil {
+			t.Errorf("format %s is not checked, or not named", f)
 		}
 	}
 }
