@@ -58,8 +58,8 @@ func (s *session) types(ctx context.Context) ([]resourceType, error) {
 	return s.known, nil
 }
 
-// typeNamed finds a type by its full name in any case, or by its last part where that is unique. A name that
-// the control plane does not list is passed on: it may be an alias, and if it is not, the server says so best.
+// typeNamed finds a type by its full name in any case, or by its last part where that is unique. Other names of
+// types are listed beside them.
 func (s *session) typeNamed(ctx context.Context, name string) (resourceType, error) {
 	all, err := s.types(ctx)
 	if err != nil {
@@ -70,7 +70,8 @@ func (s *session) typeNamed(ctx context.Context, name string) (resourceType, err
 		if strings.EqualFold(t.Name, name) {
 			return t, nil
 		}
-		if _, short, _ := strings.Cut(t.Name, "/"); strings.EqualFold(short, name) {
+		// Applications.Link holds other names of types only: nobody means it by a last part.
+		if ns, short, _ := strings.Cut(t.Name, "/"); strings.EqualFold(short, name) && ns != "Applications.Link" {
 			found = append(found, t)
 		}
 	}
@@ -83,18 +84,17 @@ func (s *session) typeNamed(ctx context.Context, name string) (resourceType, err
 			names = append(names, t.Name)
 		}
 		return resourceType{}, usagef("more than one resource type is called %q: say which of %s", name, strings.Join(names, ", "))
-	case strings.Contains(name, "/"):
-		return resourceType{Name: name}, nil
 	}
-	return resourceType{}, notFound("resource type", name, typeNames(all), "radial resource-type list")
-}
-
-func typeNames(all []resourceType) []string {
-	var names []string
+	var near []string
 	for _, t := range all {
-		names = append(names, t.Name)
+		_, short, _ := strings.Cut(t.Name, "/")
+		if strings.Contains(name, "/") {
+			near = append(near, t.Name)
+		} else if !slices.Contains(near, short) {
+			near = append(near, short)
+		}
 	}
-	return names
+	return resourceType{}, notFound("resource type", name, near, "radial resource-type list")
 }
 
 // ofKind returns the types whose last part is kind: applications and environments live in two namespaces.

@@ -71,16 +71,12 @@ func (s *session) groups(ctx context.Context) ([]arm.Resource, error) {
 	return c.List(ctx, plane.String()+"/resourceGroups", setup.GroupVersion)
 }
 
-func (s *session) groupIDs(ctx context.Context) ([]core.ID, error) {
-	all, err := s.groups(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var ids []core.ID
+func names(all []arm.Resource) []string {
+	var names []string
 	for _, r := range all {
-		ids = append(ids, core.GroupID(r.Name))
+		names = append(names, r.Name)
 	}
-	return ids, nil
+	return names
 }
 
 // findGroup asks for one group; one that is missing is said with its close names.
@@ -97,9 +93,5 @@ func (s *session) findGroup(ctx context.Context, name string) (*arm.Resource, er
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, g := range all {
-		names = append(names, g.Name)
-	}
-	return nil, notFound("group", name, names, "radial group list")
+	return nil, notFound("group", name, names(all), "radial group list")
 }

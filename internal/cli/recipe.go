@@ -16,7 +16,7 @@ import (
 
 func (s *session) recipeCommand() *cobra.Command {
 	c := &cobra.Command{Use: "recipe", Aliases: []string{"recipes"}, Short: "Recipes: what provisions the resources of a type in an environment"}
-	c.PersistentFlags().StringVarP(&s.environment, "environment", "e", setup.DefaultName, "environment, by name or id")
+	c.PersistentFlags().StringVarP(&s.environment, "environment", "e", "", "environment, by name or id (default unless set)")
 	c.PersistentFlags().StringVarP(&s.group, "group", "g", "", "resource group of the environment (any unless set)")
 	c.AddCommand(s.recipeList(), s.recipeShow(), s.recipeRegister(), s.recipeUnregister())
 	return c
@@ -48,7 +48,7 @@ func registrations(env *arm.Resource) []registered {
 
 // environmentForRecipes finds the environment of -e, which must be of the kind that holds recipes itself.
 func (s *session) environmentForRecipes(ctx context.Context) (*arm.Resource, core.ID, error) {
-	env, id, err := s.findKind(ctx, "environments", "environment", s.environment)
+	env, id, err := s.findKind(ctx, "environments", "environment", cmp.Or(s.environment, setup.DefaultName))
 	if err == nil && !strings.EqualFold(id.Type(), setup.EnvironmentType) {
 		return nil, id, usagef("environment %q is a %s: its recipes are in the recipe packs that it names, not in itself (radial resource show %s)", env.Name, id.Type(), id)
 	}
@@ -180,7 +180,7 @@ mode a file:// URL.`,
 		},
 	}
 	typeFlag(c, &of)
-	c.Flags().StringVar(&t.Kind, "template-kind", "bicep", "kind of template: bicep (compiled, ARM JSON)")
+	c.Flags().StringVar(&t.Kind, "template-kind", "template", "kind of template: template (ARM JSON) or bicep, which is compiled to it")
 	c.Flags().StringVar(&t.Path, "template-path", "", "where the template lies")
 	c.Flags().StringVar(&t.Version, "template-version", "", "version of the template, for kinds that have one")
 	c.Flags().BoolVar(&t.PlainHTTP, "plain-http", false, "speak to the registry without TLS")
@@ -225,11 +225,14 @@ func typeFlag(c *cobra.Command, of *string) {
 	c.Flags().StringVar(of, "resource-type", "", "type of the resources that the recipe provisions")
 }
 
-// required marks flags without which a command cannot run.
+// required refuses a command line without flags that the command cannot do without.
 func required(c *cobra.Command, flags ...string) {
-	for _, f := range flags {
-		if err := c.MarkFlagRequired(f); err != nil {
-			panic(err) // no such flag: a slip in this package
+	c.PreRunE = func(c *cobra.Command, _ []string) error {
+		for _, f := range flags {
+			if !c.Flags().Changed(f) {
+				return usagef("%s needs --%s", c.CommandPath(), strings.Join(flags, " and --"))
+			}
 		}
+		return nil
 	}
 }

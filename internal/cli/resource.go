@@ -51,39 +51,60 @@ func (s *session) resourceList() *cobra.Command {
 	return c
 }
 
+// listResources lists resources of one type, or of every type of which the scope has any.
 func (s *session) listResources(ctx context.Context, types []string) ([]arm.Resource, error) {
 	c, err := s.client()
 	if err != nil {
 		return nil, err
 	}
+	if len(types) == 0 {
+		if types, err = s.typesInUse(ctx); err != nil {
+			return nil, err
+		}
+	}
 	var all []arm.Resource
-	if len(types) == 1 {
-		t, err := s.typeNamed(ctx, types[0])
+	for _, name := range types {
+		t, err := s.typeNamed(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		if all, err = c.List(ctx, s.scope().Resource(t.Name, "").String(), t.version()); err != nil {
+		list, err := c.List(ctx, s.scope().Resource(t.Name, "").String(), t.version())
+		if err != nil {
 			return nil, err
 		}
-	} else {
-		groups := []core.ID{core.GroupID(s.group)}
-		if s.group == "" {
-			if groups, err = s.groupIDs(ctx); err != nil {
-				return nil, err
-			}
-		}
-		for _, g := range groups {
-			list, err := c.List(ctx, g.String()+"/resources", setup.GroupVersion)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, list...)
-		}
+		all = append(all, list...)
 	}
 	slices.SortFunc(all, func(a, b arm.Resource) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 	return all, nil
+}
+
+// typesInUse are the types of the resources in the group of -g, or in any group.
+func (s *session) typesInUse(ctx context.Context) ([]string, error) {
+	c, err := s.client()
+	if err != nil {
+		return nil, err
+	}
+	groups := []string{s.group}
+	if s.group == "" {
+		all, err := s.groups(ctx)
+		if err != nil {
+			return nil, err
+		}
+		groups = names(all)
+	}
+	used := map[string]bool{}
+	for _, g := range groups {
+		list, err := c.List(ctx, core.GroupID(g).String()+"/resources", setup.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range list {
+			used[r.Type] = true
+		}
+	}
+	return sortedKeys(used), nil
 }
 
 // target is the resource that TYPE NAME, or an id alone, means.

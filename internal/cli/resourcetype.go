@@ -44,29 +44,13 @@ func (s *session) typeShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show TYPE", Short: "Show a resource type and its properties", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			t, err := s.listedType(c, args[0])
+			t, err := s.typeNamed(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			return s.show(view{data: t, text: typeText(t)})
 		},
 	}
-}
-
-// listedType finds a type that the control plane lists.
-func (s *session) listedType(c *cobra.Command, name string) (resourceType, error) {
-	t, err := s.typeNamed(c.Context(), name)
-	if err != nil {
-		return t, err
-	}
-	all, err := s.types(c.Context())
-	if err != nil {
-		return t, err
-	}
-	if !slices.Contains(typeNames(all), t.Name) {
-		return t, notFound("resource type", name, typeNames(all), "radial resource-type list")
-	}
-	return t, nil
 }
 
 // property is what of a schema a person reads.
@@ -161,7 +145,7 @@ func (s *session) typeDelete() *cobra.Command {
 	c := &cobra.Command{
 		Use: "delete TYPE", Aliases: []string{"rm"}, Short: "Take a resource type of your own out", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			t, err := s.listedType(c, args[0])
+			t, err := s.typeNamed(c.Context(), args[0])
 			if err != nil {
 				return err
 			}

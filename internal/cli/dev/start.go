@@ -67,7 +67,8 @@ func Run(ctx context.Context, o Options, report func(Event)) (err error) {
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	// The lock is never given back by hand: it goes with the process, so that whoever waits for it (dev stop)
+	// finds nothing of this installation running.
 	if err := dir.removeStatus(); err != nil { // of a supervisor that was killed
 		return err
 	}
@@ -254,14 +255,14 @@ func (s *supervisor) defaults(ctx, _ context.Context) (string, error) {
 		_, name, _ := strings.Cut(r.ResourceType, "/")
 		names = append(names, name)
 	}
-	switch {
-	case made.Environment && len(names) > 0:
-		return "environment and group default, recipes for " + strings.Join(names, ", "), nil
-	case len(names) > 0:
-		return "environment and group default as before, recipes added for " + strings.Join(names, ", "), nil
-	default:
-		return "environment and group default as before", nil
+	said := "environment and group default"
+	if !made.Environment {
+		said += " as before"
 	}
+	if len(names) > 0 {
+		said += ", recipes for " + strings.Join(names, ", ")
+	}
+	return said, nil
 }
 
 func (s *supervisor) startController(ctx, _ context.Context) (string, error) {

@@ -141,10 +141,8 @@ func (in installer) established(ctx context.Context, name string) error {
 		if !ok {
 			return false, nil
 		}
-		conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
-		if err != nil {
-			return false, err
-		}
+		// A kind that was just made has null for its conditions, which is no slice: not yet.
+		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 		for _, c := range conditions {
 			c, _ := c.(map[string]any)
 			if c["type"] == "Established" && c["status"] == "True" {

@@ -1,0 +1,122 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/radial-project/radial/internal/cli"
+	"github.com/radial-project/radial/internal/clustertest"
+)
+
+// TestMain makes this test program the command line itself when a script calls it.
+func TestMain(m *testing.M) {
+	run := func() {
+		os.Exit(cli.Run(context.Background(), cli.Surroundings{
+			Args: os.Args, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv,
+		}))
+	}
+	// asking behaves as on a terminal: it asks, and shows progress.
+	asking := func() {
+		os.Exit(cli.Run(context.Background(), cli.Surroundings{
+			Args: append([]string{"radial"}, os.Args[1:]...), In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Asks: true, Terminal: true,
+		}))
+	}
+	testscript.Main(m, map[string]func(){"radial": run, "kubectl-radial": run, "radial-asking": asking})
+}
+
+// TestScripts runs every script against a real control plane of its own.
+func TestScripts(t *testing.T) {
+	program := clustertest.Program(t, "radial-server")
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata/script",
+		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("HOME", e.WorkDir)
+			url, stop, err := startServer(program, filepath.Join(e.WorkDir, ".server"))
+			if err != nil {
+				return err
+			}
+			e.Defer(stop)
+			e.Setenv("RADIAL_SERVER", url)
+			e.Setenv("SERVER", url)
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits},
+	})
+}
+
+// exits CODE PROGRAM ARGS... runs a program and demands its exit code; stdout and stderr are for what follows.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM [ARGS...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, not %d", got, want)
+	}
+}
+
+// startServer starts a control plane without a cluster and returns its URL once it answers.
+func startServer(program, dir string) (url string, stop func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", nil, err
+	}
+	ready := filepath.Join(dir, "ready")
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return "", nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(program, "--developer-mode", "--listen", "127.0.0.1:0", "--store", filepath.Join(dir, "radial.db"), "--ready-file", ready)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	stop = func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			_ = cmd.Process.Kill()
+			<-ended
+		}
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(time.Minute)
+	for {
+		if b, err := os.ReadFile(ready); err == nil {
+			return strings.TrimSpace(string(b)), stop, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ended:
+			b, _ := os.ReadFile(log.Name())
+			return "", nil, errors.New("radial-server ended before it was ready: " + string(b))
+		case <-limit:
+			stop()
+			return "", nil, errors.New("radial-server was not ready within a minute")
+		}
+	}
+}
