@@ -272,6 +272,11 @@ func (p *parser) version(path string, v any) *APIVersion {
 	}
 	a.compiled, err = schema.Compile(raw)
 	if err == nil {
+		for _, name := range keys(decoded(common)) {
+			if a.compiled.Sensitive(name) && faults[name] == "" {
+				p.fault(path, "property %s would be sensitive, by the additionalProperties of a branch or by its own declaration: every type has it, and Radial works with it", name)
+			}
+		}
 		return a
 	}
 	e := core.AsError(err)

@@ -74,6 +74,8 @@ type parser struct {
 	nodes  map[string]*node
 	order  []*node
 	faults []core.Error
+
+	references []reference
 }
 
 func (p *parser) fault(path, format string, args ...any) {
@@ -304,29 +306,44 @@ func (p *parser) parseComposition(at, path string, n *node) {
 			n.choices = append(n.choices, choice{k, branches})
 		}
 	}
-	ref, ok := n.raw["$ref"].(string)
-	if !ok {
-		return
+	if ref, ok := n.raw["$ref"].(string); ok {
+		p.references = append(p.references, reference{n, member(path, "$ref"), ref})
 	}
-	path = member(path, "$ref")
-	if ref == "#" {
-		n.ref = p.nodes[""]
-		return
+}
+
+// reference is a $ref that is followed once the document is read: what it leads
+// to is then known by the place where it stands.
+type reference struct {
+	from *node
+	path string
+	to   string
+}
+
+// follow resolves the references of the document, and those of schemas that
+// only references lead to.
+func (p *parser) follow() {
+	for len(p.references) > 0 {
+		r := p.references[0]
+		p.references = p.references[1:]
+		pointer, inside := strings.CutPrefix(r.to, "#")
+		if !inside {
+			p.fault(r.path, "reference %q leads out of the document: only #/… is followed", r.to)
+			continue
+		}
+		if u, err := url.PathUnescape(pointer); err == nil {
+			pointer = u
+		}
+		if pointer == "" {
+			r.from.ref = p.nodes[""]
+			continue
+		}
+		target, shown, ok := p.resolve(pointer)
+		if !ok {
+			p.fault(r.path, "reference %q leads nowhere in this document", r.to)
+			continue
+		}
+		r.from.ref = p.parse(pointer, shown, target, placeValue)
 	}
-	pointer, ok := strings.CutPrefix(ref, "#")
-	if !ok {
-		p.fault(path, "reference %q leads out of the document: only #/… is followed", ref)
-		return
-	}
-	if u, err := url.PathUnescape(pointer); err == nil {
-		pointer = u
-	}
-	target, shown, ok := p.resolve(pointer)
-	if !ok {
-		p.fault(path, "reference %q leads nowhere in this document", ref)
-		return
-	}
-	n.ref = p.parse(pointer, shown, target, placeValue)
 }
 
 // resolve follows a JSON pointer through the document.

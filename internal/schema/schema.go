@@ -62,6 +62,7 @@ func compile(v any) (*Schema, error) {
 	}
 	p := &parser{doc: doc, nodes: map[string]*node{}}
 	root := p.parse("", "", doc, placeRoot)
+	p.follow()
 	if len(p.faults) == 0 {
 		p.checkCycles()
 	}
@@ -88,6 +89,9 @@ func compile(v any) (*Schema, error) {
 		return nil, invalid(p.faults)
 	}
 	s.names = sortedKeys(s.state.props)
+	for _, n := range p.order {
+		n.raw = nil // read; the document need not be kept
+	}
 	return s, nil
 }
 

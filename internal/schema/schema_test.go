@@ -169,6 +169,14 @@ func TestLanguage_D16(t *testing.T) {
 			good:   []string{`{"platformOptions":{"k":{"deep":[1,null]},"s":"x","n":null}}`},
 			bad:    []string{`{"platformOptions":"x"}`},
 		},
+		"references before what they lead to": {
+			reason: "a schema is read by the place where it stands, however it is come by",
+			schema: `{"type":"object","properties":{"a":{"$ref":"#/properties/platformOptions/additionalProperties"},"b":{"allOf":[{"$ref":"#/properties/c/allOf/1"},{"type":"object","properties":{"x":{"type":"integer"}}}]},
+				"c":{"allOf":[{"type":"object","properties":{"x":{"type":"integer"}}},{"required":["x"]}]},
+				"platformOptions":{"type":"object","additionalProperties":{"type":"any"}}}}`,
+			good: []string{`{"a":[1]}`, `{"b":{"x":1}}`, `{"c":{"x":1}}`},
+			bad:  []string{`{"b":{}}`, `{"c":{}}`, `{"c":{"x":1,"y":1}}`},
+		},
 		"required and readOnly": {
 			reason: "a required property that is read-only is for answers, not for requests",
 			schema: `{"type":"object","properties":{"a":{"type":"string"},"r":{"type":"string","readOnly":true}},"required":["a","r"]}`,
