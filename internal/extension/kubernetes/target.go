@@ -146,6 +146,9 @@ func (t *Target) Apply(ctx context.Context, r extension.Resource) (extension.Sta
 		return extension.State{}, t.c.fault(ctx, err, a.what)
 	}
 	ready, err := t.ready(ctx, a, made)
+	if err == nil {
+		err = t.served(ctx, a, ready)
+	}
 	if err != nil {
 		// Made, though not ready: the caller records its uid.
 		return extension.State{Ref: t.c.ref(made, r.Owner)}, err
