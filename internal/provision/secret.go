@@ -117,7 +117,8 @@ func plan(s *corev1.Secret, recipe *radapp.Recipe, data map[string][]byte) work 
 // applySecret writes what the resource answers into the Secret (K-14), then
 // takes the Recipe's keys out of the one it wrote before (K-15).
 func (p *pass) applySecret(ctx context.Context) error {
-	name := p.recipe.Spec.SecretName
+	name, old := p.recipe.Spec.SecretName, secretName(p.recipe)
+	var wrote *radapp.SecretStatus
 	if name != "" {
 		values, err := valuesOf(ctx, p.r.Server, p.outcome.Resource, p.goal.ID, p.goal.APIVersion)
 		if err != nil {
@@ -130,15 +131,15 @@ func (p *pass) applySecret(ctx context.Context) error {
 		if err := p.writeSecret(ctx, name, data); err != nil {
 			return err
 		}
+		wrote = &radapp.SecretStatus{Name: name, Keys: slices.Sorted(maps.Keys(data))}
 	}
-	if old := secretName(p.recipe); old != "" && old != name {
+	if old != "" && old != name {
 		if err := p.leaveSecret(ctx, old); err != nil {
 			return err
 		}
 	}
-	if name == "" {
-		p.recipe.Status.Secret = nil
-	}
+	// Only now: as long as the old one is not left, the status has to know it.
+	p.recipe.Status.Secret = wrote
 	return nil
 }
 
@@ -173,11 +174,7 @@ func (p *pass) writeSecret(ctx context.Context, name string, data map[string][]b
 			WithAnnotations(map[string]string{AnnotationRecipe: p.recipe.Name}).WithData(data)
 		err = p.r.cache.Apply(ctx, apply, kube.ForceOwnership, kube.FieldOwner(FieldManager))
 	}
-	if err != nil {
-		return p.secretFault(name, err)
-	}
-	p.recipe.Status.Secret = &radapp.SecretStatus{Name: name, Keys: slices.Sorted(maps.Keys(data))}
-	return nil
+	return p.secretFault(name, err)
 }
 
 func (p *pass) newSecret(name string, data map[string][]byte) *corev1.Secret {

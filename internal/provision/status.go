@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -185,7 +186,7 @@ func truncated(s string) string {
 	if len(s) <= 1000 {
 		return s
 	}
-	return s[:1000] + "…"
+	return strings.ToValidUTF8(s[:1000], "") + "…"
 }
 
 // remember reads the pairing's memory from the status.
