@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
@@ -23,30 +26,88 @@ func BenchmarkWrite(b *testing.B) {
 	b.Run("clients=1/rows=100000", func(b *testing.B) { benchmarkWrite(b, 1, 100_000) })
 }
 
-func benchmarkWrite(b *testing.B, clients, rows int) {
+// BenchmarkRead measures reads beside 100,000 rows.
+func BenchmarkRead(b *testing.B) {
 	ctx := context.Background()
-	s, err := sqlite.Open(ctx, filepath.Join(b.TempDir(), "radial.db"), sqlite.Options{})
+	s := openBench(b)
+	fillBench(b, s, 100_000)
+	id := core.GroupID("bench").Resource("Applications.Core/extenders", "R5000")
+	b.Run("get", func(b *testing.B) {
+		for range b.N {
+			if _, _, err := s.Get(ctx, id); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("page of 100", func(b *testing.B) {
+		for range b.N {
+			p, err := s.List(ctx, store.Query{Scope: core.GroupID("bench"), Type: "Applications.Core/extenders", Limit: 100, After: id.Key()})
+			if err != nil || len(p.Resources) != 100 {
+				b.Fatal(len(p.Resources), err)
+			}
+		}
+	})
+}
+
+func openBench(b *testing.B) *sqlite.Store {
+	s, err := sqlite.Open(context.Background(), filepath.Join(b.TempDir(), "radial.db"), sqlite.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer s.Close()
+	b.Cleanup(func() { _ = s.Close() })
 	plane := core.ID{Plane: core.Segment{Type: "radius", Name: "local"}}
 	for _, id := range []core.ID{plane, core.GroupID("bench")} {
-		if _, err := s.Accept(ctx, store.Write{Resource: core.Resource{ID: id, State: core.StateSucceeded}, Now: time.Now()}); err != nil {
+		if _, err := s.Accept(context.Background(), store.Write{Resource: core.Resource{ID: id, State: core.StateSucceeded}, Now: time.Now()}); err != nil {
 			b.Fatal(err)
 		}
 	}
-	var n atomic.Int64
-	write := func(synchronous bool) error {
-		i := n.Add(1)
-		now := time.Now()
-		id := core.GroupID("bench").Resource("Applications.Core/extenders", fmt.Sprintf("r%d", i))
-		op := &core.Operation{ID: fmt.Sprintf("op-%016x-%d", uint64(i)*0x9e3779b97f4a7c15, i), ResourceID: id, Verb: core.VerbPut, State: core.StateAccepted, Group: "bench", Created: now}
-		if synchronous {
-			op = nil
+	return s
+}
+
+// benchResource is a resource of ordinary size.
+func benchResource(name string) core.Resource {
+	return core.Resource{
+		ID: core.GroupID("bench").Resource("Applications.Core/extenders", name), APIVersion: "2023-10-01-preview", State: core.StateAccepted,
+		Properties: []byte(`{"environment":"/planes/radius/local/resourceGroups/default/providers/Applications.Core/environments/default","host":"a"}`),
+	}
+}
+
+// fillBench writes rows from many clients at once, which share commits.
+func fillBench(b *testing.B, s *sqlite.Store, rows int) {
+	const clients = 256
+	inParallel(b, clients, func(c int) error {
+		for i := c; i < rows; i += clients {
+			if _, err := s.Accept(context.Background(), store.Write{Resource: benchResource(fmt.Sprintf("r%d", i)), Now: time.Now()}); err != nil {
+				return err
+			}
 		}
-		r := core.Resource{ID: id, APIVersion: "2023-10-01-preview", Properties: []byte(`{"environment":"/planes/radius/local/resourceGroups/default/providers/Applications.Core/environments/default","host":"a"}`), State: core.StateAccepted}
-		if _, err := s.Accept(ctx, store.Write{Resource: r, Operation: op, Now: now}); err != nil || synchronous {
+		return nil
+	})
+}
+
+// inParallel runs f for each client and ends the benchmark on an error.
+func inParallel(b *testing.B, clients int, f func(client int) error) {
+	errs := make(chan error, clients)
+	for c := range clients {
+		go func() { errs <- f(c) }()
+	}
+	for range clients {
+		if err := <-errs; err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func benchmarkWrite(b *testing.B, clients, rows int) {
+	ctx := context.Background()
+	s := openBench(b)
+	fillBench(b, s, rows)
+	var n atomic.Int64
+	write := func() error {
+		i, now := n.Add(1), time.Now()
+		r := benchResource(fmt.Sprintf("new%d", i))
+		op := &core.Operation{ID: uuid.NewString(), ResourceID: r.ID, Verb: core.VerbPut, State: core.StateAccepted, Group: "bench", Created: now}
+		if _, err := s.Accept(ctx, store.Write{Resource: r, Operation: op, Now: now}); err != nil {
 			return err
 		}
 		got, err := s.Lease(ctx, store.Lease{Worker: "bench", Max: 1, Now: now, Until: now.Add(time.Minute)})
@@ -60,39 +121,22 @@ func benchmarkWrite(b *testing.B, clients, rows int) {
 		}
 		return nil
 	}
-	fill := make(chan error, 256)
-	for range cap(fill) {
-		go func() {
-			var err error
-			for i := 0; i < rows/cap(fill) && err == nil; i++ {
-				err = write(true)
-			}
-			fill <- err
-		}()
-	}
-	for range cap(fill) {
-		if err := <-fill; err != nil {
-			b.Fatal(err)
-		}
-	}
+	took := make([]time.Duration, b.N)
+	var next atomic.Int64
 	b.ResetTimer()
 	start := time.Now()
-	errs := make(chan error, clients)
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	for range clients {
-		go func() {
-			var err error
-			for left.Add(-1) >= 0 && err == nil {
-				err = write(false)
+	inParallel(b, clients, func(int) error {
+		for i := next.Add(1) - 1; i < int64(b.N); i = next.Add(1) - 1 {
+			began := time.Now()
+			if err := write(); err != nil {
+				return err
 			}
-			errs <- err
-		}()
-	}
-	for range clients {
-		if err := <-errs; err != nil {
-			b.Fatal(err)
+			took[i] = time.Since(began)
 		}
-	}
+		return nil
+	})
 	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "writes/s")
+	slices.Sort(took)
+	b.ReportMetric(float64(took[b.N/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(took[b.N*99/100].Microseconds()), "p99-µs")
 }

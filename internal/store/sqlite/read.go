@@ -155,16 +155,22 @@ func listWhere(q store.Query) (string, []any) {
 	default:
 		add(`+r.type NOT IN (?, ?)`, strings.ToLower(store.TypeGroup), strings.ToLower(store.TypePlane))
 	}
+	// One lower bound only: SQLite walks an index from the first it is given,
+	// and would walk all pages before this one again.
+	low := q.After
 	if !q.Scope.IsZero() {
 		from, to := below(q.Scope.Key())
-		if scopes { // a scope matches itself
-			add(`r.key >= ? AND r.key < ? AND (r.key > ? OR r.key = ?)`, q.Scope.Key(), to, from, q.Scope.Key())
-		} else {
-			add(`r.key > ? AND r.key < ?`, from, to)
+		add(`r.key < ?`, to)
+		switch {
+		case low > from:
+		case scopes && low == "": // a scope matches itself; "-" sorts before "/"
+			add(`r.key >= ? AND (r.key > ? OR r.key = ?)`, q.Scope.Key(), from, q.Scope.Key())
+		default:
+			low = from
 		}
 	}
-	if q.After != "" {
-		add(`r.key > ?`, q.After)
+	if low != "" {
+		add(`r.key > ?`, low)
 	}
 	return strings.Join(where, ` AND `), args
 }

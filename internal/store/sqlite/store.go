@@ -35,6 +35,10 @@ import (
 // applicationID marks the file as ours in its header ("RADI").
 const applicationID = 0x52414449
 
+// logLimit is the size in bytes to which the write-ahead log shrinks again
+// after a burst.
+const logLimit = 64 << 20
+
 // Options are what a store is opened with. The zero value is good.
 type Options struct {
 	// Listener is told of every commit, on the writer's goroutine: it must not
@@ -87,7 +91,8 @@ func Open(ctx context.Context, path string, o Options) (_ *Store, err error) {
 	if err := private(path); err != nil {
 		return nil, err
 	}
-	db, err := sql.Open("sqlite", dsn(path, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)", "cache_size(-8000)"))
+	db, err := sql.Open("sqlite", dsn(path, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
+		"cache_size(-8000)", fmt.Sprintf("journal_size_limit(%d)", logLimit)))
 	if err != nil {
 		return nil, s.fault("opened", err)
 	}

@@ -188,7 +188,7 @@ func TestStatements(t *testing.T) {
 	}
 	app := core.GroupID("g").Resource("Applications.Core/applications", "a")
 	for _, q := range []store.Query{
-		{Scope: core.GroupID("g")}, {Scope: core.GroupID("g"), Type: "a/b", Limit: 5, After: "x"}, {Application: app}, {Environment: app},
+		{Scope: core.GroupID("g")}, {Scope: core.GroupID("g"), Type: "a/b", Limit: 5, After: core.GroupID("g").Key() + "/x"}, {Application: app}, {Environment: app},
 		{Application: app, Environment: app, Type: "a/b", Scope: planeID}, {Type: store.TypeGroup, Scope: planeID}, {Type: store.TypePlane},
 	} {
 		if _, err := s.List(ctx, q); err != nil {
@@ -209,6 +209,9 @@ func TestStatements(t *testing.T) {
 	seen := 0
 	check := func(q string) {
 		seen++
+		if strings.Count(q, "r.key > ?") > 1 {
+			t.Errorf("%s\nhas two lower bounds, and the walk begins at the first", q)
+		}
 		for _, line := range plan(t, s, q) {
 			for _, table := range []string{"resources", "operations", "outputs", "edges", " r", " o", " u", " e", " m", " c"} {
 				// One that counts live operations walks the index that holds
