@@ -136,6 +136,10 @@ race: build tools ## Every test of the workspace under the race detector
 	for m in $(WORKSPACE_MODULES); do (cd $$m && set -x && $(TEST_ENV) go test -race -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...) || failed="$$failed $$m"; done; \
 	[ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
+.PHONY: test-realnode
+test-realnode: realnode ## Real pods on this machine (root; changes it while it runs, and undoes that)
+	cd devcluster && $(ALONE) $(TEST_ENV) RADIAL_REAL_NODE=1 go test -trimpath -count=1 -timeout $(TEST_TIMEOUT) -run RealNode $(TESTFLAGS) ./e2e
+
 .PHONY: fault
 fault: build tools ## Kill, cut and stall real processes under load (test/fault)
 	$(TEST_ENV) go test -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./test/fault/...
@@ -151,7 +155,7 @@ bench: build tools ## Measure the figures that docs quote (test/bench)
 ##@ See
 
 .PHONY: demo
-demo: build tools ## Show Radial on a development cluster; KEEP=1 leaves it running, NODE=real runs real pods
+demo: build tools $(if $(filter real,$(NODE)),realnode) ## Show Radial on a development cluster; KEEP=1 leaves it running, NODE=real runs real pods
 	RADIAL_BIN=$(BIN) KEEP=$(KEEP) NODE=$(NODE) go run ./test/demo
 
 .PHONY: clean

@@ -17,13 +17,9 @@ import (
 
 	"github.com/spf13/pflag"
 	etcdversion "go.etcd.io/etcd/api/v3/version"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/version"
-	"k8s.io/utils/clock"
 
 	"github.com/radial-project/radial/devcluster/internal/cluster"
-	"github.com/radial-project/radial/devcluster/internal/fakenode"
 	"github.com/radial-project/radial/devcluster/internal/state"
 )
 
@@ -81,7 +77,8 @@ func run() int {
 }
 
 var commands = map[string]func(args []string) error{
-	"up": up, "stop": stop, "assets": assets, "version": printVersion, "fake-node": fakeNode,
+	"up": up, "stop": stop, "assets": assets, "version": printVersion,
+	"fake-node": fakeNode, "real-node": realNode, "load": load,
 }
 
 // usageError is a command line that cannot be meant.
@@ -205,33 +202,6 @@ func printVersion(args []string) error {
 	return nil
 }
 
-func fakeNode(args []string) error {
-	cfg := fakenode.Config{Clock: clock.RealClock{}, Log: os.Stderr}
-	fs := pflag.NewFlagSet("fake-node", pflag.ContinueOnError)
-	kubeconfig := fs.String("kubeconfig", "", "how to reach the API server (needed)")
-	fs.IntVar(&cfg.Nodes, "nodes", 1, "how many nodes to be: fake-0, fake-1, ...")
-	fs.BoolVar(&cfg.Untaint, "untaint", false, "take the not-ready taint away, for a cluster without controller manager")
-	if _, err := parse(fs, args, `Stands in for kubelets: its nodes are Ready, and pods bound to them reach Running and Ready at once. Annotations
-on a pod change that: fakenode/fate is crash, image, never, succeed or fail; fakenode/ready-after is a
-duration for which the pod runs without being ready. `+"`devcluster up`"+` runs this by itself.`); err != nil {
-		return err
-	}
-	rc, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
-	if err != nil {
-		return err
-	}
-	rc.QPS = -1 // the API server's own priority and fairness suffices
-	if cfg.Client, err = kubernetes.NewForConfig(rc); err != nil {
-		return err
-	}
-	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer cancel()
-	if err := fakenode.Run(ctx, cfg); err != nil && ctx.Err() == nil {
-		return err
-	}
-	return nil
-}
-
 func splitAll(values []string) []string {
 	var out []string
 	for _, v := range values {
@@ -253,6 +223,7 @@ func usage(w *os.File) {
   devcluster kubectl ...         kubectl, of the cluster's own version
   devcluster assets DIR          links for envtest's BinaryAssetsDirectory
   devcluster version             versions of Kubernetes and etcd
+  devcluster load IMAGE FILE     make an image of a program and give it to the real node
   devcluster fake-node           the fake node alone
   devcluster help COMMAND        the flags of a command
 

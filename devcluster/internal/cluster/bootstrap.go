@@ -3,16 +3,18 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	discoveryac "k8s.io/client-go/applyconfigurations/discovery/v1"
 	rbacac "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/radial-project/radial/devcluster/internal/fakenode"
+	"github.com/radial-project/radial/devcluster/internal/realnode"
 )
 
 // kubeletClientUser is whom kubelets see when the API server fetches logs or opens a shell.
@@ -74,13 +76,38 @@ func pruneNodes(ctx context.Context, client kubernetes.Interface, wanted []strin
 		return fmt.Errorf("nodes: %w", err)
 	}
 	for _, n := range list.Items {
-		ours := n.Labels[fakenode.Label] != "" || strings.HasPrefix(n.Name, realNodePrefix)
+		ours := n.Labels[fakenode.Label] != "" || n.Name == realnode.NodeName
 		if !ours || keep[n.Name] {
 			continue
 		}
 		if err := client.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("node %s from an earlier start: %w", n.Name, err)
 		}
+	}
+	return nil
+}
+
+// apiSlice is the EndpointSlice of the Service `kubernetes`.
+const apiSlice = "kubernetes"
+
+// publishAPI leads the Service `kubernetes` to an address at which pods reach the API server.
+func publishAPI(ctx context.Context, client kubernetes.Interface, address string, port int) error {
+	slice := discoveryac.EndpointSlice(apiSlice, corev1.NamespaceDefault).
+		WithLabels(map[string]string{discoveryv1.LabelServiceName: apiSlice, discoveryv1.LabelManagedBy: "devcluster"}).
+		WithAddressType(discoveryv1.AddressTypeIPv4).
+		WithPorts(discoveryac.EndpointPort().WithName("https").WithProtocol(corev1.ProtocolTCP).WithPort(int32(port))).
+		WithEndpoints(discoveryac.Endpoint().WithAddresses(address).WithConditions(discoveryac.EndpointConditions().WithReady(true)))
+	if _, err := client.DiscoveryV1().EndpointSlices(corev1.NamespaceDefault).Apply(ctx, slice, applyAsDevcluster); err != nil {
+		return fmt.Errorf("endpoints of the API server: %w", err)
+	}
+	return nil
+}
+
+// withdrawAPI takes the endpoints of an earlier start with a real node away: nothing listens there now.
+func withdrawAPI(ctx context.Context, client kubernetes.Interface) error {
+	err := client.DiscoveryV1().EndpointSlices(corev1.NamespaceDefault).Delete(ctx, apiSlice, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("endpoints of the API server: %w", err)
 	}
 	return nil
 }

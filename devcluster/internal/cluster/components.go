@@ -1,9 +1,14 @@
 package cluster
 
 import (
+	"os"
+	"path/filepath"
 	"strconv"
+	"syscall"
+	"time"
 
 	"github.com/radial-project/radial/devcluster/internal/process"
+	"github.com/radial-project/radial/devcluster/internal/realnode"
 	"github.com/radial-project/radial/devcluster/internal/state"
 )
 
@@ -14,7 +19,11 @@ const (
 	controllerName = "kube-controller-manager"
 	schedulerName  = "kube-scheduler"
 	fakeNodeName   = "fake-node"
+	realNodeName   = "real-node"
 )
+
+// realNodeGrace is how long the real node's own programs have to stop, one after the other.
+const realNodeGrace = 45 * time.Second
 
 // etcdSocket is where etcd listens, relative to the state directory, which is the working directory of every
 // component: a socket's path may have 107 bytes at most, and a state directory may be deeper than that. A
@@ -63,6 +72,7 @@ func (c components) apiServer() process.Spec {
 		"--endpoint-reconciler-type=none",
 		"--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"),
 		"--client-ca-file=" + pki("ca.crt"),
+		"--kubelet-preferred-address-types=InternalIP", // a node's host name is in no DNS
 		"--kubelet-client-certificate=" + pki("apiserver-kubelet-client.crt"), "--kubelet-client-key=" + pki("apiserver-kubelet-client.key"),
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + pki("service-account.pub"), "--service-account-signing-key-file=" + pki("service-account.key"),
@@ -108,4 +118,26 @@ func (c components) fakeNode() process.Spec {
 		args = append(args, "--untaint")
 	}
 	return c.spec(fakeNodeName, args...)
+}
+
+// realNodeConfig is the real node of this cluster.
+func (c components) realNodeConfig() realnode.Config {
+	return realnode.Config{
+		Data:              filepath.Join(c.dir.Path(), "real-node"),
+		Programs:          c.opts.RealNodePrograms,
+		CAFile:            c.dir.PKI("ca.crt"),
+		KubeletKubeconfig: c.dir.Identity("kubelet"),
+		ProxyKubeconfig:   c.dir.Identity("kube-proxy"),
+	}
+}
+
+// realNode runs the node's programs in a process and a mount namespace of their own, which end with their
+// first process. That one holds the claim on the machine.
+func (c components) realNode(claim *os.File) process.Spec {
+	node := c.realNodeConfig()
+	s := c.spec(realNodeName, "--first-process",
+		"--data="+node.Data, "--programs="+node.Programs, "--ca="+node.CAFile,
+		"--kubelet-kubeconfig="+node.KubeletKubeconfig, "--proxy-kubeconfig="+node.ProxyKubeconfig)
+	s.Inherit, s.Namespaces, s.Grace = claim, syscall.CLONE_NEWPID|syscall.CLONE_NEWNS, realNodeGrace
+	return s
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 
 	"github.com/radial-project/radial/devcluster/internal/pki"
+	"github.com/radial-project/radial/devcluster/internal/realnode"
 	"github.com/radial-project/radial/devcluster/internal/state"
 )
 
@@ -47,6 +48,8 @@ func makeIdentities(dir *state.Dir, server string) (*pki.Authority, error) {
 		dir.Identity("controller-manager"): {Name: "system:kube-controller-manager"},
 		dir.Identity("scheduler"):          {Name: "system:kube-scheduler"},
 		dir.Identity("fake-node"):          {Name: fakeNodeUser},
+		dir.Identity("kubelet"):            {Name: "system:node:" + realnode.NodeName, Groups: []string{"system:nodes"}},
+		dir.Identity("kube-proxy"):         {Name: "system:kube-proxy"},
 	} {
 		if err := ca.WriteKubeconfig(path, server, subject); err != nil {
 			return nil, fmt.Errorf("kubeconfig %s: %w", path, err)

@@ -13,11 +13,9 @@ import (
 
 	"github.com/radial-project/radial/devcluster/internal/fakenode"
 	"github.com/radial-project/radial/devcluster/internal/process"
+	"github.com/radial-project/radial/devcluster/internal/realnode"
 	"github.com/radial-project/radial/devcluster/internal/state"
 )
-
-// realNodePrefix starts the name of every real node.
-const realNodePrefix = "real-"
 
 // startPatience is how often a component may die while the cluster starts.
 const startPatience = 3
@@ -51,6 +49,9 @@ type up struct {
 	sup    *process.Supervisor
 	client kubernetes.Interface
 	begun  time.Time
+
+	host  *realnode.Host // with NodeReal
+	relay *realnode.Relay
 }
 
 func (u *up) run(ctx context.Context) (err error) {
@@ -64,6 +65,13 @@ func (u *up) run(ctx context.Context) (err error) {
 	}
 	if u.client, err = newClient(kubeconfig); err != nil {
 		return err
+	}
+	if u.opts.Node == NodeReal {
+		release, refused := u.claimHost()
+		if refused != nil {
+			return refused
+		}
+		defer func() { err = errors.Join(err, release()) }() // runs after the components have ended
 	}
 	u.sup = process.New(process.Config{Logs: u.dir.Logs(), Report: u.report, Backoff: process.DefaultBackoff, Patience: startPatience})
 	defer func() {
@@ -149,7 +157,13 @@ func (u *up) start(ctx context.Context) error {
 	return nil
 }
 
-func (u *up) startNodes(context.Context) error {
+func (u *up) startNodes(ctx context.Context) error {
+	if u.opts.Node == NodeReal {
+		return u.startRealNode(ctx)
+	}
+	if err := withdrawAPI(ctx, u.client); err != nil {
+		return cause(ctx, err)
+	}
 	if u.opts.FakeNodes == 0 {
 		return nil
 	}
@@ -157,7 +171,41 @@ func (u *up) startNodes(context.Context) error {
 	return err
 }
 
+func (u *up) startRealNode(ctx context.Context) (err error) {
+	if err := u.host.Prepare(); err != nil {
+		return err
+	}
+	if u.relay, err = realnode.StartRelay(u.parts.port); err != nil {
+		return err
+	}
+	if err := publishAPI(ctx, u.client, realnode.Address, u.parts.port); err != nil {
+		return cause(ctx, err)
+	}
+	_, err = u.sup.Start(u.parts.realNode(u.host.LockFile()))
+	return err
+}
+
+// claimHost takes the machine for a real node, and returns what gives it back.
+func (u *up) claimHost() (release func() error, err error) {
+	if err := u.parts.realNodeConfig().Check(); err != nil {
+		return nil, err
+	}
+	if u.host, err = realnode.Claim(u.opts.RealNodePrograms, u.report); err != nil {
+		return nil, err
+	}
+	return func() error {
+		var err error
+		if u.relay != nil {
+			err = u.relay.Close()
+		}
+		return errors.Join(err, u.host.Release())
+	}, nil
+}
+
 func (u *up) nodeNames() []string {
+	if u.opts.Node == NodeReal {
+		return []string{realnode.NodeName}
+	}
 	names := make([]string, u.opts.FakeNodes)
 	for i := range names {
 		names[i] = fakenode.NodeName(i)

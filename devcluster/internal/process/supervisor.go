@@ -31,6 +31,9 @@ type Spec struct {
 	// first reports READY=1.
 	Notify bool
 
+	// Namespaces are CLONE_NEW… flags: the component starts as the first process of its own namespaces.
+	Namespaces uintptr
+
 	// Grace is how long the component has between SIGTERM and SIGKILL; 0 means DefaultGrace.
 	Grace time.Duration
 }
@@ -168,7 +171,7 @@ func (p *Process) launch() (*exec.Cmd, error) {
 	}
 	// A process group of its own keeps the terminal's Ctrl-C from the components: the supervisor stops
 	// them in order.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, Cloneflags: p.spec.Namespaces}
 	result := make(chan error, 1)
 	p.sup.spawn <- func() { result <- cmd.Start() }
 	if err := <-result; err != nil {

@@ -37,7 +37,7 @@ func Open(path string) (*Dir, error) {
 			return nil, fmt.Errorf("state directory: %w", err)
 		}
 	}
-	if d.lock, err = acquire(d.lockPath()); err != nil {
+	if d.lock, err = LockFile(d.lockPath()); err != nil {
 		return nil, err
 	}
 	return d, nil

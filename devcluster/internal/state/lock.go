@@ -26,8 +26,10 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("state directory %s is in use by pid %d: stop that cluster (devcluster stop --state %s) or choose another --state", e.Dir, e.PID, e.Dir)
 }
 
-// acquire locks the file at path and writes our pid into it.
-func acquire(path string) (*os.File, error) {
+// LockFile locks the file at path, made if missing, and writes our pid into it. It is free again once every
+// process that holds it or inherited it has closed it. When a living process holds it, the error is a
+// *LockedError; when its holder is gone and only what that one started is still ending, it waits.
+func LockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
@@ -37,7 +39,7 @@ func acquire(path string) (*os.File, error) {
 		if pid := holder(path); alive(pid) {
 			err = &LockedError{Dir: filepath.Dir(path), PID: pid}
 		} else if err = waitLock(f, dyingGrace); err != nil {
-			err = fmt.Errorf("state directory %s: pid %d is gone, but its components still hold the lock: %w", filepath.Dir(path), pid, err)
+			err = fmt.Errorf("%s: pid %d is gone, but what it started still holds the lock: %w", path, pid, err)
 		}
 	}
 	if err == nil {
