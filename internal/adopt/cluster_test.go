@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -254,4 +255,12 @@ func (w *world) mustKubectl(t *testing.T, stdin string, args ...string) string {
 		t.Fatalf("kubectl %v: %v\n%s", args, err, out)
 	}
 	return out
+}
+
+func eventScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	if err := eventsv1.AddToScheme(s); err != nil {
+		panic(err)
+	}
+	return s
 }
