@@ -170,7 +170,7 @@ func (b *bundle) direct(change ...func(*Options)) *reconciler {
 	}
 	server := client.New(b.plane.URL, client.Options{})
 	o := Options{Cluster: "local", Server: server, Waker: paired.NewWaker(server, slog.New(slog.DiscardHandler)),
-		Log: slog.New(slog.DiscardHandler), Now: time.Now, MaxRetry: time.Minute}
+		Log: slog.New(slog.DiscardHandler), Now: time.Now, FirstRetry: time.Second, MaxRetry: time.Minute}
 	for _, f := range change {
 		f(&o)
 	}

@@ -136,6 +136,28 @@ type reconciler struct {
 	// older than that is read anew, so that a pass never decides on a status
 	// from before its own last answer.
 	written sync.Map
+	// unanswered counts passes in a row, by uid, that the control plane did not
+	// answer.
+	unanswered sync.Map
+}
+
+// pause is the time to wait after one more pass without an answer.
+func (r *reconciler) pause(uid types.UID) time.Duration {
+	n, _ := r.unanswered.LoadOrStore(uid, 0)
+	count := n.(int)
+	r.unanswered.Store(uid, count+1)
+	d := r.MaxRetry
+	if count < 16 {
+		d = min(d, r.FirstRetry<<count)
+	}
+	return d
+}
+
+// drop forgets a Recipe that is gone.
+func (r *reconciler) drop(o paired.Object, uid types.UID) {
+	r.Waker.Forget(o)
+	r.written.Delete(uid)
+	r.unanswered.Delete(uid)
 }
 
 // siblings wakes the Recipes that wait for a Secret's name when the one that
@@ -201,8 +223,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	steps := provisioning
 	if !recipe.DeletionTimestamp.IsZero() {
 		if !hasFinalizer(recipe) {
-			r.Waker.Forget(object)
-			r.written.Delete(recipe.UID)
+			r.drop(object, recipe.UID)
 			return reconcile.Result{}, nil
 		}
 		steps = removal
@@ -215,8 +236,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	}
 	if p.gone {
-		r.Waker.Forget(object)
-		r.written.Delete(recipe.UID)
+		r.drop(object, recipe.UID)
 		return reconcile.Result{}, err
 	}
 	result, err := p.finish(ctx, err)

@@ -91,6 +91,9 @@ func (p *pass) finish(ctx context.Context, err error) (reconcile.Result, error) 
 	var wait *waiting
 	var result reconcile.Result
 	var retry error
+	if !core.IsCode(err, core.CodeUnavailable) && !core.IsCode(err, core.CodeUnauthorized) {
+		p.r.unanswered.Delete(p.recipe.UID)
+	}
 	switch {
 	case err == nil:
 		result.RequeueAfter = p.again
@@ -98,19 +101,23 @@ func (p *pass) finish(ctx context.Context, err error) (reconcile.Result, error) 
 	case errors.As(err, &block):
 	case errors.As(err, &wait):
 		result.RequeueAfter = wait.after
+	case ctx.Err() != nil:
+		return result, nil // stopping
 	case core.IsCode(err, core.CodeUnavailable), core.IsCode(err, core.CodeUnauthorized):
-		retry = err
+		// The Waker logs an outage once, and wakes when it is over; the retry by
+		// time is for an outage that does not break the stream.
+		result.RequeueAfter = p.r.pause(p.recipe.UID)
 		if p.standing() {
 			// What was provisioned stands whoever answers: no condition says
 			// otherwise for as long as nothing else is asked for.
-			p.settled = true
-			return result, retry
+			return result, nil
 		}
 		err = &waiting{reason: radapp.ReasonServerUnavailable, message: core.AsError(err).Message, fault: true}
+		p.conditions(err)
+		return result, p.write(ctx)
 	default:
-		if ctx.Err() != nil || apierrors.IsConflict(err) {
-			// Stopping, or a write met another: look again.
-			return result, err
+		if apierrors.IsConflict(err) {
+			return result, err // a write met another: look again
 		}
 		retry = err
 		err = nil
