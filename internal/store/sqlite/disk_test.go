@@ -30,8 +30,8 @@ var disk struct {
 	mu      sync.Mutex
 	rules   map[string]func(effect) int32 // by directory
 	paths   map[uintptr]string            // of open files
-	methods map[uintptr]*lib.Tsqlite3_io_methods
-	keep    []any // the functions that C tables point to
+	methods map[uintptr]uintptr           // the system's tables and our copies
+	keep    []any                         // the functions that C tables point to
 }
 
 type (
@@ -59,7 +59,7 @@ func watchDisk(t *testing.T, dir string, rule func(effect) int32) {
 
 func installDisk() {
 	disk.rules, disk.paths = map[string]func(effect) int32{}, map[uintptr]string{}
-	disk.methods = map[uintptr]*lib.Tsqlite3_io_methods{}
+	disk.methods = map[uintptr]uintptr{}
 	tls := libc.NewTLS()
 	defer tls.Close()
 	if rc := lib.Xsqlite3_initialize(tls); rc != lib.SQLITE_OK {
@@ -70,14 +70,14 @@ func installDisk() {
 	vfs.FxOpen = cFunc(func(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uintptr) int32 {
 		rc := system(tls, vfs, name, file, flags, out)
 		if rc == lib.SQLITE_OK && name != 0 {
-			wrapFile(file, libc.GoString(name))
+			wrapFile(tls, file, libc.GoString(name))
 		}
 		return rc
 	})
 }
 
 // wrapFile gives a file of a watched directory our methods.
-func wrapFile(file uintptr, path string) {
+func wrapFile(tls *libc.TLS, file uintptr, path string) {
 	disk.mu.Lock()
 	defer disk.mu.Unlock()
 	if disk.rules[filepath.Dir(path)] == nil {
@@ -85,10 +85,12 @@ func wrapFile(file uintptr, path string) {
 	}
 	disk.paths[file] = path
 	f := at[lib.Tsqlite3_file](file)
-	ours := disk.methods[f.FpMethods]
-	if ours == nil {
+	table := disk.methods[f.FpMethods]
+	if table == 0 {
 		system := at[lib.Tsqlite3_io_methods](f.FpMethods)
-		ours = new(lib.Tsqlite3_io_methods)
+		// In C's memory, as SQLite expects it; files use it until the process ends.
+		table = libc.Xmalloc(tls, libc.Tsize_t(unsafe.Sizeof(*system)))
+		ours := at[lib.Tsqlite3_io_methods](table)
 		*ours = *system
 		ours.FxWrite = cFunc(func(tls *libc.TLS, file, from uintptr, n int32, offset int64) int32 {
 			write := goFunc[writeFunc](system.FxWrite)
@@ -109,10 +111,9 @@ func wrapFile(file uintptr, path string) {
 			}
 			return goFunc[syncFunc](system.FxSync)(tls, file, flags)
 		})
-		disk.methods[f.FpMethods] = ours
-		disk.keep = append(disk.keep, ours)
+		disk.methods[f.FpMethods] = table
 	}
-	f.FpMethods = uintptr(unsafe.Pointer(ours))
+	f.FpMethods = table
 }
 
 // before asks the rule of a file.
