@@ -54,10 +54,10 @@ func (s *Schema) prepareDefaults(p *parser, c *jsonschema.Compiler) error {
 	}
 	for _, n := range p.order {
 		for _, ch := range n.choices {
+			if !slices.ContainsFunc(ch.branches, func(b *node) bool { return b.defaultsBelow }) {
+				continue
+			}
 			for _, b := range ch.branches {
-				if !b.defaultsBelow {
-					continue
-				}
 				sch, err := check(b)
 				if err != nil {
 					return err
@@ -178,8 +178,8 @@ func (n *node) isObject() bool {
 // ApplyDefaults fills in what is missing and has a default, in nested objects,
 // items and map values too (D-15). An object that is missing itself is made
 // when defaults alone make a valid one. Read-only properties get none; null is
-// a value and is left. Of a oneOf or anyOf the defaults of the first branch
-// that then fits are taken.
+// a value and is left. Of a oneOf or anyOf one branch gives its defaults: the one
+// that the value fits.
 func (s *Schema) ApplyDefaults(props map[string]any) {
 	if s.root.defaultsBelow {
 		s.fill(s.root, props)
@@ -222,25 +222,62 @@ func (s *Schema) fill(n *node, v any) any {
 		}
 	}
 	for _, ch := range n.choices {
-		for _, b := range ch.branches {
-			sch := s.branches[b]
-			if sch == nil {
-				continue
-			}
-			filled := s.fill(b, copyValue(v))
-			if sch.Validate(filled) == nil {
-				if m, ok := v.(map[string]any); ok { // in place, for whoever holds it
-					for k, e := range filled.(map[string]any) {
-						m[k] = e
-					}
-				} else {
-					v = filled
-				}
-				break
+		v = s.fillChoice(ch, v)
+	}
+	return v
+}
+
+// fillChoice fills v with the defaults of the branch that it is meant for: the
+// first that it fits as it is, else the first that it fits once filled and that
+// knows every member of v that any branch knows.
+func (s *Schema) fillChoice(ch choice, v any) any {
+	for _, b := range ch.branches {
+		if sch := s.branches[b]; sch != nil && sch.Validate(v) == nil {
+			return s.fill(b, v)
+		}
+	}
+	for _, b := range ch.branches {
+		sch := s.branches[b]
+		if sch == nil || !b.defaultsBelow || !ch.meant(b, v) {
+			continue
+		}
+		filled := s.fill(b, copyValue(v))
+		if sch.Validate(filled) != nil {
+			continue
+		}
+		m, ok := v.(map[string]any)
+		if !ok {
+			return filled
+		}
+		for k, e := range filled.(map[string]any) { // in place, for whoever holds it
+			m[k] = e
+		}
+		return m
+	}
+	return v
+}
+
+// meant reports whether branch b knows every member of v that another branch
+// of the choice declares.
+func (ch choice) meant(b *node, v any) bool {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return true
+	}
+	declares := func(b *node, name string) bool {
+		return slices.ContainsFunc(closure([]*node{b}), func(n *node) bool { return n.props[name] != nil })
+	}
+	for name := range m {
+		if declares(b, name) {
+			continue
+		}
+		for _, other := range ch.branches {
+			if other != b && declares(other, name) {
+				return false
 			}
 		}
 	}
-	return v
+	return true
 }
 
 // DropReadOnly makes a request keep what only the service may set: read-only

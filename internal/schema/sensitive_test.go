@@ -69,8 +69,16 @@ func (g *shapes) draw(depth int, inside bool) (map[string]any, any) {
 		props, obj := map[string]any{}, map[string]any{}
 		for range rapid.IntRange(1, 3).Draw(g.t, "members") {
 			name := rapid.SampledFrom(names).Draw(g.t, "name")
-			if _, twice := props[name]; !twice {
-				props[name], obj[name] = g.draw(depth-1, secret)
+			if _, twice := props[name]; twice {
+				continue
+			}
+			child, value := g.draw(depth-1, secret)
+			props[name], obj[name] = child, value
+			if g.chance("default") {
+				child["default"] = copyValue(value)
+				if g.chance("left to the default") {
+					delete(obj, name)
+				}
 			}
 		}
 		s, v = map[string]any{"type": "object", "properties": props}, obj
@@ -238,6 +246,61 @@ func TestNoCanaryInErrors_D13(t *testing.T) {
 			t.Fatalf("the error shows %s: %s", left, text)
 		}
 	})
+}
+
+// TestDefaultsHold_D15 proves for any schema that what was valid stays valid
+// with its defaults, and that filling twice is filling once.
+func TestDefaultsHold_D15(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, value, _ := drawSchema(t)
+		before := copyValue(value)
+		s.ApplyDefaults(value)
+		if err := s.Validate(value); err != nil {
+			t.Fatalf("no longer valid: %v\n%s\n%s", err, marshal(t, before), marshal(t, value))
+		}
+		once := marshal(t, value)
+		s.ApplyDefaults(value)
+		if twice := marshal(t, value); twice != once {
+			t.Fatalf("filled twice is not filled once:\n%s\n%s", once, twice)
+		}
+		if lost := missing(before, value); lost != "" {
+			t.Fatalf("a given value is gone or changed: %s", lost)
+		}
+	})
+}
+
+// missing names a value of given that is not in got.
+func missing(given, got any) string {
+	switch g := given.(type) {
+	case map[string]any:
+		m, ok := got.(map[string]any)
+		if !ok {
+			return fmt.Sprint(given)
+		}
+		for k, e := range g {
+			if _, ok := m[k]; !ok {
+				return k
+			}
+			if lost := missing(e, m[k]); lost != "" {
+				return lost
+			}
+		}
+	case []any:
+		l, ok := got.([]any)
+		if !ok || len(l) != len(g) {
+			return fmt.Sprint(given)
+		}
+		for i, e := range g {
+			if lost := missing(e, l[i]); lost != "" {
+				return lost
+			}
+		}
+	default:
+		if fmt.Sprint(given) != fmt.Sprint(got) {
+			return fmt.Sprint(given)
+		}
+	}
+	return ""
 }
 
 // breakValue puts wrong types and unknown keys into v, below the top level.
