@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"sort"
@@ -85,13 +86,17 @@ func (e *Environment) readRadius(ctx context.Context, r core.Resource, load func
 				Cluster   string `json:"cluster"`
 			} `json:"kubernetes"`
 		} `json:"providers"`
+		Compute struct {
+			Cluster string `json:"cluster"`
+		} `json:"compute"`
 		RecipePacks      []string                  `json:"recipePacks"`
 		RecipeParameters map[string]map[string]any `json:"recipeParameters"`
 	}
 	if err := decode(r, &props); err != nil {
 		return err
 	}
-	e.Namespace, e.Cluster, e.Simulated = props.Providers.Kubernetes.Namespace, props.Providers.Kubernetes.Cluster, props.Simulated
+	e.Namespace, e.Simulated = props.Providers.Kubernetes.Namespace, props.Simulated
+	e.Cluster = cmp.Or(props.Providers.Kubernetes.Cluster, props.Compute.Cluster)
 	e.Parameters = props.RecipeParameters
 	from := map[string]string{} // lower type → pack, to name both of a conflict
 	for _, ref := range props.RecipePacks {

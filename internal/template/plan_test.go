@@ -170,7 +170,7 @@ type failing struct{ err error }
 
 func (f failing) Reference(*Resource) (map[string]any, error) { return nil, f.err }
 
-func TestParameters(t *testing.T) {
+func TestParameters_D33(t *testing.T) {
 	tpl := parse(t, `"definitions":{"size":{"type":"object","properties":{"cpu":{"type":"int","minValue":1},"gpu":{"type":"bool","nullable":true}},"additionalProperties":false}},
 	 "parameters":{
 	  "name":{"type":"string","minLength":2,"maxLength":4},"kind":{"type":"string","allowedValues":["a","b"],"defaultValue":"a"},
