@@ -432,3 +432,28 @@ func FuzzSchema(f *testing.F) {
 		s.Redact(props)
 	})
 }
+
+// TestAnyBranchSeals_D16 proves that a value is sealed when any branch that may
+// describe it calls it sensitive, whichever applies.
+func TestAnyBranchSeals_D16(t *testing.T) {
+	const secret = `{"type":"string","x-radius-sensitive":true}`
+	for name, tc := range map[string]struct{ schema, value string }{
+		"declared here, a map's value there": {`{"allOf":[{"type":"object","properties":{"x":{"type":"string"}}},{"type":"object","additionalProperties":` + secret + `}]}`, `{"x":"canary"}`},
+		"one of several":                     {`{"oneOf":[{"type":"object","properties":{"x":{"type":"string","maxLength":3}}},{"type":"object","properties":{"x":` + secret + `},"required":["x"]}]}`, `{"x":"canary"}`},
+		"whole or in part":                   {`{"anyOf":[{"type":"object","x-radius-sensitive":true,"properties":{"x":{"type":"string"}}},{"type":"string"}]}`, `"canary"`},
+		"beside a reference":                 {`{"$ref":"#/$defs/plain","x-radius-sensitive":true}`, `"canary"`},
+		"behind two references":              {`{"$ref":"#/$defs/again"}`, `{"deep":["canary"]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mustCompile(t, `{"type":"object","$defs":{"plain":{"type":"string"},"again":{"$ref":"#/$defs/far"},"far":{"type":"object","properties":{"deep":{"type":"array","items":`+secret+`}}}},"properties":{"v":`+tc.schema+`}}`)
+			props := object(t, `{"v":`+tc.value+`}`)
+			s.Redact(props)
+			if text := marshal(t, props); strings.Contains(text, "canary") {
+				t.Errorf("left in the clear: %s", text)
+			}
+			if !s.Sensitive("v") {
+				t.Error("v does not count as sensitive")
+			}
+		})
+	}
+}
