@@ -41,6 +41,7 @@ type observer struct {
 
 	mu   sync.Mutex
 	born map[string]birth // by uid
+	held bool             // the Deployment was seen paused with Radial's mark
 }
 
 // birth is what a ReplicaSet or a pod was made with.
@@ -57,7 +58,7 @@ func (w *Walk) observe(ctx context.Context) *observer {
 	for _, gvr := range []schema.GroupVersionResource{recipes, deployments, replicaSets, pods, secrets, services} {
 		_, err := factory.ForResource(gvr).Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { o.note(obj); o.wake() },
-			UpdateFunc: func(_, _ any) { o.wake() },
+			UpdateFunc: func(_, obj any) { o.note(obj); o.wake() },
 			DeleteFunc: func(any) { o.wake() },
 		})
 		if err != nil {
@@ -81,7 +82,18 @@ func (o *observer) wake() {
 
 func (o *observer) note(obj any) {
 	u, ok := obj.(*unstructured.Unstructured)
-	if !ok || u.GetKind() != "ReplicaSet" && u.GetKind() != "Pod" {
+	if !ok {
+		return
+	}
+	if u.GetKind() == "Deployment" && u.GetName() == Release {
+		paused, _, _ := unstructured.NestedBool(u.Object, "spec", "paused")
+		_, marked := u.GetAnnotations()["radapp.io/held"]
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.held = o.held || paused && marked
+		return
+	}
+	if u.GetKind() != "ReplicaSet" && u.GetKind() != "Pod" {
 		return
 	}
 	b := birth{kind: u.GetKind(), name: u.GetName()}
@@ -103,7 +115,9 @@ func (o *observer) note(obj any) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.born[string(u.GetUID())] = b
+	if _, known := o.born[string(u.GetUID())]; !known { // what it was made with, not what became of it
+		o.born[string(u.GetUID())] = b
+	}
 }
 
 // births returns what was ever made for the Deployment, once all that lives now has been seen.
@@ -144,7 +158,21 @@ func (o *observer) has(uid string) bool {
 func (o *observer) forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.born = map[string]birth{}
+	o.born, o.held = map[string]birth{}, false
+}
+
+// expectHold starts a new record of holding alone.
+func (o *observer) expectHold() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held = false
+}
+
+// wasHeld says whether a rollout of the Deployment was held since the record began.
+func (o *observer) wasHeld() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.held
 }
 
 // until asks again at every change, until nothing is missing. The check says what is missing, for the error.
@@ -343,7 +371,9 @@ func (w *Walk) leftovers(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		for _, u := range list.Items {
-			left = append(left, u.GetKind()+" "+u.GetName())
+			if one := u.GetKind() + " " + u.GetName(); one != "Service kubernetes" { // the API server's own
+				left = append(left, one)
+			}
 		}
 	}
 	slices.Sort(left)

@@ -15,7 +15,7 @@ import (
 
 // before: the chart is installed beside a Secret that somebody made by hand. Radial runs and has no part in it.
 func before(ctx context.Context, w *Walk) error {
-	if _, err := w.kubectl(ctx, "create", "namespace", w.Namespace); err != nil {
+	if _, err := w.command(ctx, "devcluster", "kubectl", "create", "namespace", w.Namespace); err != nil {
 		return err
 	}
 	w.facts.handMadeURL = "redis://redis.example.com:6379"
@@ -139,6 +139,7 @@ func recipe(ctx context.Context, w *Walk) error {
 
 // connect: the variables arrive in the pods by one rollout, and none starts without them.
 func connect(ctx context.Context, w *Walk) error {
+	w.seen.expectHold()
 	began := time.Now()
 	if err := w.helm(ctx, "upgrade", Release, w.chart("4-connection")); err != nil {
 		return err
@@ -205,7 +206,10 @@ func (w *Walk) oneNewReplicaSet(ctx context.Context, old []string) error {
 	if sets != 1 || podCount == 0 {
 		return violated("%d new ReplicaSets with %d pods were made, not one with pods", sets, podCount)
 	}
-	w.saw("exactly one new ReplicaSet was made, and no pod started without %s", Connection)
+	if !w.seen.wasHeld() {
+		return violated("the rollout was not held")
+	}
+	w.saw("the rollout was held at admission until the data was there: exactly one new ReplicaSet was made, and no pod started without %s", Connection)
 	return nil
 }
 

@@ -134,6 +134,9 @@ func (w *Walk) Run(ctx context.Context, next func(number int, s Step)) error {
 // Play plays one step. Every step relies on those before it.
 func (w *Walk) Play(ctx context.Context, s Step) error { return s.Do(ctx, w) }
 
+// PlayFromNothing plays the last step alone, in a namespace that may exist and holds nothing of the chart.
+func (w *Walk) PlayFromNothing(ctx context.Context) error { return fromNothing(ctx, w) }
+
 // helm runs Helm and shows the command.
 func (w *Walk) helm(ctx context.Context, args ...string) error {
 	args = append(args, "--namespace", w.Namespace)
