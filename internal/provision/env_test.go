@@ -2,6 +2,7 @@ package provision
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -70,6 +71,9 @@ type bundle struct {
 	plane *servertest.Plane
 	// writes counts what the controller asks of the API server beyond reading.
 	writes *atomic.Int64
+	// dead, while true, keeps the controller's writes from the API server, as if
+	// it had been killed before them.
+	dead func(*http.Request) bool
 }
 
 func setupCluster(t *testing.T) *bundle {
@@ -103,22 +107,25 @@ func setupCluster(t *testing.T) *bundle {
 	cfg := rest.AnonymousClientConfig(c.Config)
 	cfg.BearerToken = install.token
 	cfg.QPS = -1
-	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return counting{rt, b.writes} })
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return observed{rt, b} })
 	b.cfg = cfg
 	return b
 }
 
-// counting counts requests that change something.
-type counting struct {
+// observed counts requests that change something, or cuts them off.
+type observed struct {
 	http.RoundTripper
-	n *atomic.Int64
+	b *bundle
 }
 
-func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet {
-		c.n.Add(1)
+		o.b.writes.Add(1)
+		if o.b.dead != nil && o.b.dead(r) {
+			return nil, errors.New("killed")
+		}
 	}
-	return c.RoundTripper.RoundTrip(r)
+	return o.RoundTripper.RoundTrip(r)
 }
 
 // start runs the controller until the returned function or the test ends it.

@@ -374,14 +374,24 @@ func TestRecipe_K27_RestartInFlight(t *testing.T) {
 func TestRecipe_K29(t *testing.T) {
 	// Each case ends the memory of a Recipe in its own way; deletion must leave
 	// nothing.
-	lost := func(r *http.Request) bool { return r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/db") }
+	kill := func(b *bundle, r *reconciler) {
+		b.dead = func(*http.Request) bool { return b.plane.Requests("PUT", "/db") > 0 }
+		_, _ = b.reconcile(r, "db")
+		b.dead = nil
+		if s := b.get("db").Status; s.Operation != nil {
+			b.t.Fatalf("the controller survived its end: %+v", s)
+		}
+	}
 	for name, tc := range map[string]struct {
 		reason string
 		break_ func(*bundle, *reconciler)
 	}{
 		"K-29 killed between PUT and status": {"the status has nothing of the PUT", func(b *bundle, r *reconciler) {
-			b.plane.Lose(lost)
-			_, _ = b.reconcile(r, "db")
+			kill(b, r)
+		}},
+		"K-29 lost answer": {"nobody knows whether the PUT came through", func(b *bundle, r *reconciler) {
+			b.plane.Lose(func(r *http.Request) bool { return r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/db") })
+			kill(b, r)
 			b.plane.Lose(nil)
 		}},
 		"K-29 lost status": {"the ids are told from the spec", func(b *bundle, r *reconciler) {
@@ -395,15 +405,8 @@ func TestRecipe_K29(t *testing.T) {
 			})
 		}},
 		"K-29 edited after a kill": {"the id of the first PUT was stored before it", func(b *bundle, r *reconciler) {
-			b.plane.Lose(lost)
-			_, _ = b.reconcile(r, "db")
-			b.plane.Lose(nil)
+			kill(b, r)
 			b.edit("db", func(r *radapp.Recipe) { r.Spec.Type = "Applications.Messaging/rabbitMQQueues" })
-		}},
-		"K-29 environment gone": {"the group is told without it", func(b *bundle, r *reconciler) {
-			_, _ = b.reconcile(r, "db")
-			b.wipeStatus("db")
-			b.edit("db", func(r *radapp.Recipe) { r.Spec.SecretName = "x" })
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
