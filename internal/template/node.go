@@ -315,7 +315,7 @@ func parseNumber(s string) (any, error) {
 }
 
 func (r *jsonReader) str() (string, error) {
-	start := r.pos
+	line, col := r.line, r.column() // for a string without end
 	r.pos++
 	from := r.pos
 	for r.pos < len(r.text) && r.text[r.pos] != '"' && r.text[r.pos] != '\\' && r.text[r.pos] != '\n' {
@@ -344,8 +344,7 @@ func (r *jsonReader) str() (string, error) {
 			}
 		}
 	}
-	r.pos = start
-	return "", r.errorf("a string that starts here has no end")
+	return "", invalid("$", line, col, "a string that starts here has no end")
 }
 
 func (r *jsonReader) escape(b *strings.Builder) error {

@@ -39,6 +39,8 @@ func (c *Cluster) fault(ctx context.Context, err error, what string) error {
 		return core.Errorf(core.CodeNotFound, "%s does not exist in cluster %q", what, c.name)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return core.Errorf(core.CodeInvalidTemplate, "%s: cluster %q refused it: %s", what, c.name, reasons(status.Status()))
+	case strings.HasPrefix(status.Status().Message, untyped):
+		return core.Errorf(core.CodeInvalidTemplate, "%s: cluster %q refused it: %s", what, c.name, withoutValues(status.Status().Message))
 	case apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err):
 		return core.Errorf(core.CodeTarget, "%s: cluster %q is not able to answer now: %s", what, c.name, withoutValues(status.Status().Message))
 	}
@@ -74,8 +76,18 @@ func reasons(s metav1.Status) string {
 	return strings.Join(parts, "; ")
 }
 
-// quotedValue matches the value that the API server quotes after its reason:
-// it may be a secret.
-var quotedValue = regexp.MustCompile(`((?:Invalid|Unsupported|Duplicate) value|Too long): (?:"(?:[^"\\]|\\.)*"|[^:]*)`)
+// untyped starts the message of an object whose fields do not have the types
+// of its schema; the API server answers it as an internal error.
+const untyped = "failed to create typed patch object"
 
-func withoutValues(message string) string { return quotedValue.ReplaceAllString(message, "$1") }
+// The API server quotes the value that it refuses, and that may be a secret:
+// after its reason (Invalid value: "x": must be …), or at the end (expected
+// boolean, got &{x}).
+var (
+	quotedValue = regexp.MustCompile(`((?:Invalid|Unsupported|Duplicate) value|Too long): (?:"(?:[^"\\]|\\.)*"|[^:]*)`)
+	gotValue    = regexp.MustCompile(`(?s), got .*`)
+)
+
+func withoutValues(message string) string {
+	return gotValue.ReplaceAllString(quotedValue.ReplaceAllString(message, "$1"), ", got another type")
+}

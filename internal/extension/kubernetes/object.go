@@ -2,12 +2,14 @@ package kubernetes
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
@@ -55,23 +57,36 @@ func stamp(o *unstructured.Unstructured, id core.ID) {
 	o.SetLabels(labels)
 }
 
-// keepData puts the live values of the keys that KeepKey names into a Secret
-// that is about to be applied.
-func keepData(o, live *unstructured.Unstructured) error {
+// prepareSecret writes a Secret's stringData as data, as the server would: then
+// the same field is ours in every run. Keys that KeepKey names get the value
+// that live, the Secret as it stands, has for them.
+func prepareSecret(o, live *unstructured.Unstructured) error {
+	if o.GroupVersionKind().GroupKind() != (schema.GroupKind{Kind: "Secret"}) {
+		return nil
+	}
+	given, _, err := unstructured.NestedStringMap(o.Object, "stringData")
+	if err != nil {
+		return errors.New("stringData must be an object of strings")
+	}
+	unstructured.RemoveNestedField(o.Object, "stringData")
+	for key, text := range given {
+		if err := unstructured.SetNestedField(o.Object, base64.StdEncoding.EncodeToString([]byte(text)), "data", key); err != nil {
+			return errors.New("data must be an object")
+		}
+	}
 	names, ok := o.GetAnnotations()[KeepKey]
-	if !ok || live == nil || o.GetKind() != "Secret" {
+	if !ok || live == nil {
 		return nil
 	}
 	for key := range strings.SplitSeq(names, ",") {
 		key = strings.TrimSpace(key)
 		value, found, err := unstructured.NestedString(live.Object, "data", key)
 		if err != nil || !found {
-			continue // generated for the first time
+			continue // made for the first time
 		}
 		if err := unstructured.SetNestedField(o.Object, value, "data", key); err != nil {
-			return fmt.Errorf("data of the Secret is not an object: %w", err)
+			return errors.New("data must be an object")
 		}
-		unstructured.RemoveNestedField(o.Object, "stringData", key)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func (t *Target) Preview(ctx context.Context, r extension.Resource) (extension.S
 		return extension.State{}, err
 	}
 	stamp(a.object, r.Owner)
-	if err := keepData(a.object, live); err != nil {
+	if err := prepareSecret(a.object, live); err != nil {
 		return extension.State{}, core.Errorf(core.CodeInvalidTemplate, "%s: %w", a.what, err)
 	}
 	would, err := a.client.Apply(ctx, a.object.GetName(), a.object, metav1.ApplyOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
@@ -132,7 +132,7 @@ func (t *Target) Apply(ctx context.Context, r extension.Resource) (extension.Sta
 		live = nil
 	}
 	stamp(a.object, r.Owner)
-	if err := keepData(a.object, live); err != nil {
+	if err := prepareSecret(a.object, live); err != nil {
 		return extension.State{}, core.Errorf(core.CodeInvalidTemplate, "%s: %w", a.what, err)
 	}
 	if live != nil {
