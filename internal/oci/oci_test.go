@@ -1,0 +1,222 @@
+package oci
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/content/memory"
+	"oras.land/oras-go/v2/registry/remote"
+
+	"github.com/radial-project/radial/internal/clustertest"
+	"github.com/radial-project/radial/internal/core"
+)
+
+// startRegistry runs a real registry on a free port, with extra lines of
+// configuration, and returns its address.
+func startRegistry(t *testing.T, extra string) string {
+	t.Helper()
+	program := clustertest.Program(t, "registry")
+	dir := t.TempDir()
+	config := filepath.Join(dir, "config.yml")
+	text := fmt.Sprintf("version: 0.1\nlog: {level: info}\nstorage: {filesystem: {rootdirectory: %s}}\nhttp: {addr: '127.0.0.1:0'}\n%s", filepath.Join(dir, "data"), extra)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "serve", config)
+	cmd.Env = append(os.Environ(), "OTEL_TRACES_EXPORTER=none")
+	logs, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+	listening := regexp.MustCompile(`listening on (127\.0\.0\.1:\d+)`)
+	var seen bytes.Buffer
+	lines := bufio.NewScanner(io.TeeReader(logs, &seen))
+	for lines.Scan() {
+		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
+			go func() { _, _ = io.Copy(io.Discard, logs) }()
+			return m[1]
+		}
+	}
+	t.Fatalf("the registry ended before it listened:\n%s", seen.String())
+	return ""
+}
+
+// push publishes layers under a tag and returns the manifest's digest.
+func push(t *testing.T, address, name, tag string, layers map[string][]byte) string {
+	t.Helper()
+	ctx := t.Context()
+	store := memory.New()
+	var descs []ocispec.Descriptor
+	for mediaType, data := range layers {
+		d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(data), Size: int64(len(data))}
+		if err := store.Push(ctx, d, bytes.NewReader(data)); err != nil {
+			t.Fatal(err)
+		}
+		descs = append(descs, d)
+	}
+	m, err := oras.PackManifest(ctx, store, oras.PackManifestVersion1_1, "application/vnd.ms.bicep.module.artifact", oras.PackManifestOptions{Layers: descs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Tag(ctx, m, tag); err != nil {
+		t.Fatal(err)
+	}
+	repo, err := remote.NewRepository(address + "/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo.PlainHTTP = true
+	if _, err := oras.Copy(ctx, store, tag, repo, tag, oras.DefaultCopyOptions); err != nil {
+		t.Fatal(err)
+	}
+	return m.Digest.String()
+}
+
+// counting counts the requests that reach a registry.
+type counting struct{ n atomic.Int64 }
+
+func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.n.Add(1)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func TestFetch(t *testing.T) {
+	address := startRegistry(t, "")
+	first := push(t, address, "recipes/redis", "1.0", map[string][]byte{LayerType: []byte(`{"v":1}`)})
+	count := &counting{}
+	f := New(Options{Client: &http.Client{Transport: count}})
+
+	fetch := func(path, version string) Content {
+		t.Helper()
+		c, err := f.Fetch(t.Context(), Reference{Path: path, Version: version, PlainHTTP: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	if c := fetch(address+"/recipes/redis:1.0", ""); string(c.Data) != `{"v":1}` || c.Digest != first {
+		t.Errorf("by tag: %s %s, want digest %s", c.Data, c.Digest, first)
+	}
+	before := count.n.Load()
+	fetch(address+"/recipes/redis", "1.0")
+	if n := count.n.Load() - before; n != 1 {
+		t.Errorf("a tag that has not moved took %d requests, want the one that asks where it points", n)
+	}
+	before = count.n.Load()
+	if c := fetch(address+"/recipes/redis@"+first, ""); string(c.Data) != `{"v":1}` {
+		t.Errorf("by digest: %s", c.Data)
+	}
+	if n := count.n.Load() - before; n != 0 {
+		t.Errorf("a known digest took %d requests", n)
+	}
+
+	// The tag moves; the digest does not.
+	second := push(t, address, "recipes/redis", "1.0", map[string][]byte{LayerType: []byte(`{"v":2}`)})
+	if c := fetch("oci://"+address+"/recipes/redis:1.0", ""); string(c.Data) != `{"v":2}` || c.Digest != second {
+		t.Errorf("after the tag moved: %s", c.Data)
+	}
+	fresh := New(Options{})
+	c, err := fresh.Fetch(t.Context(), Reference{Path: address + "/recipes/redis@" + first, PlainHTTP: true})
+	if err != nil || string(c.Data) != `{"v":1}` {
+		t.Errorf("by digest, by a fetcher that knows nothing: %s, %v", c.Data, err)
+	}
+	push(t, address, "recipes/plain", "latest", map[string][]byte{"application/json": []byte(`{"v":3}`), "text/plain": []byte("x")})
+	if c := fetch(address+"/recipes/plain", ""); string(c.Data) != `{"v":3}` {
+		t.Errorf("the only layer of JSON, tag latest: %s", c.Data)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	address := startRegistry(t, "")
+	push(t, address, "r/text", "1", map[string][]byte{"text/plain": []byte("x")})
+	push(t, address, "r/big", "1", map[string][]byte{LayerType: bytes.Repeat([]byte(" "), maxTemplate+1)})
+	// user:password; anonymous reads are not allowed.
+	htpasswd := filepath.Join(t.TempDir(), "htpasswd")
+	if err := os.WriteFile(htpasswd, []byte("user:$2y$05$iyR3fEbkXDvC8rDmJOT.x.A6BvlJV3VMOBdOPYZDmBDTXgdqo5FHm\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	closed := startRegistry(t, fmt.Sprintf("auth: {htpasswd: {realm: r, path: %s}}\n", htpasswd))
+	for name, c := range map[string]struct {
+		ref   Reference
+		parts []string
+	}{
+		"no such tag":          {Reference{Path: address + "/r/text:9", PlainHTTP: true}, []string{address, "has no 9 in the repository r/text"}},
+		"no such repository":   {Reference{Path: address + "/none:1", PlainHTTP: true}, []string{"has no 1 in the repository none"}},
+		"no template in it":    {Reference{Path: address + "/r/text:1", PlainHTTP: true}, []string{"0 layers of JSON", LayerType}},
+		"too large":            {Reference{Path: address + "/r/big:1", PlainHTTP: true}, []string{"4194305 bytes, more than 4194304"}},
+		"plain HTTP not asked": {Reference{Path: address + "/r/text:1"}, []string{"speaks plain HTTP", "--plain-http"}},
+		"not allowed":          {Reference{Path: closed + "/r/text:1", PlainHTTP: true}, []string{closed, "does not let us read"}},
+		"unreachable":          {Reference{Path: "127.0.0.1:1/r/text:1", PlainHTTP: true}, []string{"the registry 127.0.0.1:1 cannot be reached by plain HTTP for 127.0.0.1:1/r/text:1"}},
+		"no reference":         {Reference{Path: "redis"}, []string{`"redis" is not a reference`, "<registry>/<repository>:<tag>"}},
+		"bad tag":              {Reference{Path: address + "/r/text", Version: "a b"}, []string{`"a b"`, "neither a tag nor a digest"}},
+		"a file":               {Reference{Path: "file:///etc/hostname"}, []string{"only in developer mode"}},
+	} {
+		_, err := New(Options{}).Fetch(t.Context(), c.ref)
+		if core.CodeOf(err) != core.CodeRecipeDownload {
+			t.Errorf("%s: got %v (code %s)", name, err, core.CodeOf(err))
+			continue
+		}
+		for _, p := range c.parts {
+			if !strings.Contains(err.Error(), p) {
+				t.Errorf("%s: the error %q does not say %q", name, err, p)
+			}
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := New(Options{}).Fetch(ended, Reference{Path: address + "/r/text:1", PlainHTTP: true}); err == nil || core.CodeOf(err) == core.CodeRecipeDownload {
+		t.Errorf("a call that was cancelled is no fault of the registry: %v", err)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	f := New(Options{AllowFiles: true})
+	path := filepath.Join(t.TempDir(), "x.json")
+	if err := os.WriteFile(path, []byte(`{}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := f.Fetch(t.Context(), Reference{Path: "file://" + path})
+	if err != nil || string(c.Data) != `{}` || c.Digest != digest.FromString(`{}`).String() {
+		t.Errorf("got %s %s, %v", c.Data, c.Digest, err)
+	}
+	for _, bad := range []string{"file://" + path + ".none", "file://host" + path, "file:x"} {
+		if _, err := f.Fetch(t.Context(), Reference{Path: bad}); core.CodeOf(err) != core.CodeRecipeDownload {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+func TestCacheStaysInItsBound(t *testing.T) {
+	c := cache{limit: 10}
+	c.put(Content{Data: make([]byte, 6), Digest: "a"})
+	c.put(Content{Data: make([]byte, 4), Digest: "b"})
+	c.get("a")
+	c.put(Content{Data: make([]byte, 4), Digest: "c"})
+	for digest, want := range map[string]bool{"a": true, "b": false, "c": true} {
+		if _, ok := c.get(digest); ok != want {
+			t.Errorf("%s is kept: %t, want %t (what was used longest ago goes)", digest, ok, want)
+		}
+	}
+}
