@@ -57,7 +57,11 @@ radial dev stop ends it. A start on a directory from before goes on with its sta
 			case detach:
 				return s.detach(c.Context(), o)
 			default:
-				return dev.Run(c.Context(), o, s.narrator(false))
+				err := dev.Run(c.Context(), o, s.narrator(false))
+				if err == nil {
+					fmt.Fprintf(s.Out, "\nStopped. The state stays in %[1]s: radial dev start --dir %[1]s goes on with it.\n", o.Dir)
+				}
+				return err
 			}
 		},
 	}
@@ -80,7 +84,12 @@ func (s *session) narrator(detach bool) func(dev.Event) {
 		case e.Note != "":
 			fmt.Fprintf(s.Err, "radial: %s\n", e.Note)
 		case e.Done != "":
+			if s.Terminal {
+				fmt.Fprint(s.Err, "\r\033[K")
+			}
 			fmt.Fprintf(s.Out, "  %-14s %s\n", e.Step, e.Done)
+		case e.Step != "" && s.Terminal:
+			fmt.Fprintf(s.Err, "  %-14s ...", e.Step)
 		}
 	}
 }
@@ -154,7 +163,7 @@ func (s *session) detach(ctx context.Context, o dev.Options) error {
 	}
 	err = cmd.Wait()
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return errors.New("interrupted: what had been started is stopped again")
 	}
 	return fmt.Errorf("the supervisor ended before it was ready (%w): look into %s", cmp.Or(err, io.EOF), filepath.Join(dir.Logs(), "dev.log"))
 }

@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -112,12 +114,12 @@ func TestDeveloperMode(t *testing.T) {
 	i.must(t, "group", "create", "kept")
 
 	t.Run("a start after a stop goes on with the same state and ports", func(t *testing.T) {
-		gone := processEnd(t, first.PID)
+		pids := []int{first.PID, i.child(t, "radial-server"), i.child(t, "radial-controller"), i.child(t, "devcluster")}
 		i.must(t, "dev", "stop")
-		select {
-		case <-gone:
-		default:
-			t.Error("dev stop returned before the supervisor had ended")
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, 0); err == nil && !zombie(pid) {
+				t.Errorf("dev stop returned while pid %d still ran", pid)
+			}
 		}
 		if out := i.must(t, "dev", "stop"); !strings.Contains(out, "not running") {
 			t.Errorf("a second stop says %q", out)
@@ -146,9 +148,55 @@ func TestDeveloperMode(t *testing.T) {
 		for _, end := range ends {
 			<-end
 		}
-		i.must(t, "dev", "start", "--detach")
+		foreground := i.foreground(t)
 		i.must(t, "group", "show", "kept")
+		foreground.interrupt(t)
+		if i.status(t).Running {
+			t.Error("something runs after Ctrl-C")
+		}
 	})
+}
+
+// foreground is a `radial dev start` without --detach.
+type foreground struct {
+	cmd *exec.Cmd
+	out *bufio.Scanner
+}
+
+// foreground starts Radial as in a terminal, and returns when it says that it is ready.
+func (i installation) foreground(t *testing.T) foreground {
+	t.Helper()
+	f := foreground{cmd: exec.Command(filepath.Join(i.bin, "radial"), "dev", "start", "--dir", i.dir)}
+	pipe, err := f.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f.out = bufio.NewScanner(pipe)
+	for f.out.Scan() {
+		if strings.HasPrefix(f.out.Text(), "Radial is ready.") {
+			return f
+		}
+	}
+	t.Fatalf("radial dev start ended before it was ready: %v%s", f.cmd.Wait(), i.logs())
+	return f
+}
+
+// interrupt is Ctrl-C; it returns when the command has ended, as it should.
+func (f foreground) interrupt(t *testing.T) {
+	t.Helper()
+	if err := f.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	last := ""
+	for f.out.Scan() {
+		last = f.out.Text()
+	}
+	if err := f.cmd.Wait(); err != nil || !strings.HasPrefix(last, "Stopped.") {
+		t.Errorf("after Ctrl-C radial dev start ended with %v, its last words %q", err, last)
+	}
 }
 
 // TestDeveloperMode_BadInput: what stands in the way of a start is said, with what to do about it.
@@ -246,6 +294,14 @@ func (i installation) child(t *testing.T, name string) int {
 	}
 	t.Fatalf("no %s runs on %s%s", name, i.dir, i.logs())
 	return 0
+}
+
+// zombie tells whether a process has ended and only its parent has not noticed: as a container's first process
+// may never do.
+func zombie(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, ok := strings.Cut(string(b), ") ")
+	return err == nil && ok && strings.HasPrefix(rest, "Z")
 }
 
 // processEnd returns a channel that is closed when the process has ended.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // dyingGrace is how long a start waits for the children of a supervisor that was killed. The kernel kills
@@ -128,13 +130,36 @@ func Stop(d Dir, limit time.Duration) (ran bool, err error) {
 		return false, err
 	}
 	defer f.Close()
+	ended := watchEnd(pid)
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return false, fmt.Errorf("cannot stop pid %d: %w", pid, err)
 	}
 	if err := waitLock(f, limit); err != nil {
 		return true, fmt.Errorf("pid %d was asked to stop %s ago and something of it still runs: look into %s, or kill it (kill -9 %d; its children end with it)", pid, limit, d.Logs(), pid)
 	}
+	<-ended // a process gives its files back a moment before it ends
 	return true, nil
+}
+
+// watchEnd returns a channel that is closed when the process has ended; at once where the system cannot tell.
+func watchEnd(pid int) <-chan struct{} {
+	ended := make(chan struct{})
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		close(ended)
+		return ended
+	}
+	go func() {
+		defer close(ended)
+		defer unix.Close(fd)
+		for {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+			if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+				return
+			}
+		}
+	}()
+	return ended
 }
 
 func tryLock(f *os.File) error {

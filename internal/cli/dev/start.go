@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -252,8 +253,9 @@ func (s *supervisor) defaults(ctx, _ context.Context) (string, error) {
 	}
 	var names []string
 	for _, r := range made.Recipes {
-		_, name, _ := strings.Cut(r.ResourceType, "/")
-		names = append(names, name)
+		if _, name, _ := strings.Cut(r.ResourceType, "/"); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	said := "environment and group default"
 	if !made.Environment {
