@@ -46,8 +46,8 @@ programs: ## Build Radial's own programs into bin/ (seconds when warm)
 .PHONY: devcluster
 devcluster: $(BIN)/devcluster ## Build the development cluster into bin/ (about 5 minutes the first time)
 
-DEVCLUSTER_SOURCES := $(shell find devcluster -name '*.go' -not -name '*_test.go' 2>/dev/null) \
-	$(wildcard devcluster/go.mod devcluster/go.sum devcluster/build.sh)
+DEVCLUSTER_SOURCES := $(wildcard devcluster/*.go devcluster/go.mod devcluster/go.sum devcluster/build.sh) \
+	$(shell find devcluster/internal -type f -not -name '*_test.go' 2>/dev/null)
 $(BIN)/devcluster: $(DEVCLUSTER_SOURCES)
 	@mkdir -p $(BIN)
 	devcluster/build.sh $@
@@ -98,7 +98,7 @@ check-vet: ## go vet, every module
 .PHONY: check-lint
 check-lint: $(BIN)/staticcheck ## staticcheck, every module (exceptions and their reasons: staticcheck.conf)
 	@for m in $(WORKSPACE_MODULES); do echo "staticcheck $$m"; (cd $$m && $(BIN)/staticcheck ./...) || exit 1; done
-	@echo "staticcheck devcluster"; cd devcluster && $(ALONE) $(BIN)/staticcheck ./internal/... ./e2e/...
+	@echo "staticcheck devcluster"; cd devcluster && $(ALONE) $(BIN)/staticcheck ./internal/... ./e2e/... ./realnode/...
 
 .PHONY: check-modules
 check-modules: ## go.mod and go.sum are tidy and the modules are what go.sum says

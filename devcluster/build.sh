@@ -13,7 +13,7 @@ minor=${version#v1.}
 minor=${minor%%.*}
 stamp=k8s.io/component-base/version
 
-echo "building $(basename "$output") with Kubernetes $version: about 5 minutes on two cores the first time, seconds when warm"
+echo "building $(basename "$output") with Kubernetes $version (the first build takes about 5 minutes on two cores, later ones seconds)"
 go build -trimpath -buildvcs=false -ldflags "-s -w \
   -X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=$minor \
   -X $stamp.gitTreeState=clean -X $stamp.buildDate=2026-01-01T00:00:00Z" -o "$output" "$package"
