@@ -3,9 +3,9 @@
 BIN     := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-# Modules of the workspace see each other through go.work; those outside it carry replace lines that must
-# not reach the others, so they are always built alone.
-WORKSPACE_MODULES := . $(patsubst %/go.mod,%,$(wildcard providers/*/go.mod))
+# Modules of the workspace (go.work) see each other; those outside it carry replace lines that must not reach
+# the others, so they are always built alone.
+WORKSPACE_MODULES := $(shell sed -nE 's/^[[:space:]]*(use[[:space:]]+)?(\.[^[:space:]]*).*/\2/p' go.work)
 OUTSIDE_MODULES   := $(patsubst %/go.mod,%,$(wildcard devcluster/go.mod tools/*/go.mod))
 TOOLS             := $(BIN)/helm $(BIN)/registry $(BIN)/staticcheck
 
@@ -41,7 +41,8 @@ programs: ## Build Radial's own programs into bin/ (seconds when warm)
 	@mkdir -p $(BIN)
 	$(BUILD) -ldflags "$(STAMP)" -o $(BIN)/ ./cmd/...
 	@for m in $(filter-out .,$(WORKSPACE_MODULES)); do \
-	  (cd $$m && set -x && $(BUILD) -ldflags "$(STAMP)" -o $(BIN)/ ./...) || exit 1; done
+	  (cd $$m && mains=$$(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./...) && [ -z "$$mains" ] || \
+	  (set -x && $(BUILD) -ldflags "$(STAMP)" -o $(BIN)/ $$mains)) || exit 1; done
 
 .PHONY: devcluster
 devcluster: $(BIN)/devcluster ## Build the development cluster into bin/ (about 5 minutes the first time)
