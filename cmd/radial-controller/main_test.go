@@ -244,6 +244,14 @@ func TestProgram_K43_K44(t *testing.T) {
 		}
 	}
 
+	if anonymous, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p.cmd.Process.Pid)); err == nil {
+		for line := range strings.Lines(string(anonymous)) {
+			if strings.HasPrefix(line, "Anonymous:") || strings.HasPrefix(line, "Rss:") {
+				t.Log(strings.TrimSpace(line))
+			}
+		}
+	}
+
 	plane.Stop()
 	if why := p.get("http://"+p.health+"/readyz?verbose", 500); !strings.Contains(why, "serving") {
 		t.Errorf("readyz while the control plane is away: %s", why)

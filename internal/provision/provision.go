@@ -34,11 +34,13 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -111,7 +113,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	r.runner = paired.Runner{API: o.Server, Gone: OwnerGone(r.live, o.Cluster), Now: o.Now}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(o.Name).
-		For(&radapp.Recipe{}).
+		For(&radapp.Recipe{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: r.notOurs})).
 		Watches(&radapp.Recipe{}, r.siblings()).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			o.Waker.Handle(Kind, func(o paired.Object) {
@@ -139,6 +141,19 @@ type reconciler struct {
 	// unanswered counts passes in a row, by uid, that the control plane did not
 	// answer.
 	unanswered sync.Map
+}
+
+// notOurs drops the events that are nothing but our own last write: what comes
+// of it, the change stream tells.
+func (r *reconciler) notOurs(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*radapp.Recipe)
+	after, also := e.ObjectNew.(*radapp.Recipe)
+	if !ok || !also || before.ResourceVersion == after.ResourceVersion {
+		return true // a resync looks at everything
+	}
+	last, written := r.written.Load(after.UID)
+	return !written || last != after.ResourceVersion || after.Status.ObservedGeneration != after.Generation ||
+		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
 }
 
 // pause is the time to wait after one more pass without an answer.

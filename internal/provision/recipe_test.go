@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -537,10 +538,19 @@ func TestRecipe_Move(t *testing.T) {
 	b.start()
 	b.recipe("db", radapp.RecipeSpec{})
 	old := b.awaitReady("db").Status.Resource
+	told := make(chan bool, 10)
+	b.plane.Recipes.OnDelete(func(context.Context, recipe.Request) error {
+		r := b.get("db") // whoever uses the Recipe knows the new by now
+		told <- isReady(r) && r.Status.Resource != old
+		return nil
+	})
 	b.edit("db", func(r *radapp.Recipe) { r.Spec.Type = "Applications.Messaging/rabbitMQQueues" })
 	r := b.await("db", "Ready on the new", func(r *radapp.Recipe) bool {
 		return isReady(r) && (r.Status.Pairing == nil || len(r.Status.Pairing.Previous) == 0)
 	})
+	if !<-told {
+		t.Error("the old was deleted before the Recipe was Ready on the new")
+	}
 	if r.Status.Resource == old {
 		t.Errorf("it is Ready on the old: %s", old)
 	}
@@ -601,4 +611,58 @@ func TestValues_K14(t *testing.T) {
 	if err != nil || v["password"] != "hunter2" || v["host"] != "redis.example" {
 		t.Errorf("Values = %d values, %v", len(v), err)
 	}
+}
+
+// A Recipe whose finalizer was torn off leaves its resource to the next of its
+// name: the first owner is verified gone, so the second takes over.
+func TestRecipe_K49_OwnerGone(t *testing.T) {
+	b := setupCluster(t)
+	stop := b.start()
+	b.recipe("db", radapp.RecipeSpec{})
+	first := b.awaitReady("db")
+	stop()
+	b.edit("db", func(r *radapp.Recipe) { r.Finalizers = nil })
+	b.delete("db")
+	b.awaitGone("db")
+	if len(b.resources()) == 0 {
+		t.Fatal("nothing is left that one could take over")
+	}
+	second := b.recipe("db", radapp.RecipeSpec{})
+	b.start()
+	r := b.awaitReady("db")
+	if r.Status.Resource != first.Status.Resource {
+		t.Errorf("K-49: it has %s, want %s", r.Status.Resource, first.Status.Resource)
+	}
+	live, _, err := client.New(b.plane.URL, client.Options{}).Get(t.Context(), core.MustParseID(r.Status.Resource), servertest.APIVersion)
+	if err != nil || live.Owner == nil || live.Owner.UID != string(second.UID) {
+		t.Errorf("K-49: the owner is %+v, %v; want the second", live.Owner, err)
+	}
+	b.delete("db")
+	b.awaitGone("db")
+	if left := b.resources(); len(left) != 0 {
+		t.Errorf("K-29: left behind: %v", left)
+	}
+}
+
+// What the control plane loses or gets changed from elsewhere comes back, and
+// what it rotates reaches the Secret, each told by the change stream.
+func TestRecipe_K32_ChangesOfTheControlPlane(t *testing.T) {
+	b := setupCluster(t)
+	b.start()
+	b.recipe("db", radapp.RecipeSpec{SecretName: "redis"})
+	id := b.awaitReady("db").Status.Resource
+	b.plane.Recipes.OnExecute(func(context.Context, recipe.Request) (recipe.Result, error) {
+		r := servertest.Result()
+		r.Secrets["password"] = "rotated"
+		return r, nil
+	})
+	b.plane.Delete(id, servertest.APIVersion) // and so it is made again
+	rotated := b.watch(&corev1.SecretList{}, "redis", func(e watch.Event) bool {
+		s, ok := e.Object.(*corev1.Secret)
+		return ok && string(s.Data["password"]) == "rotated"
+	})
+	if !rotated {
+		t.Errorf("the Secret still holds what was; the recipe ran %d times", b.plane.Recipes.Runs(id))
+	}
+	b.awaitReady("db")
 }
