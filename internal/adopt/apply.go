@@ -3,12 +3,14 @@ package adopt
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,11 +51,9 @@ func present(d *appsv1.Deployment) entries {
 // the finalizer, the template's hash, and env entries. What is not in it and
 // was before goes. The resourceVersion makes it a write to the object that was
 // decided on, and to no later one.
-func applySet(d *appsv1.Deployment, finalizer bool, hash string, env entries) *unstructured.Unstructured {
-	metadata := map[string]any{"name": d.Name, "namespace": d.Namespace, "uid": string(d.UID), "resourceVersion": d.ResourceVersion}
-	if finalizer {
-		metadata["finalizers"] = []any{Finalizer}
-	}
+func applySet(d *appsv1.Deployment, hash string, env entries) *unstructured.Unstructured {
+	metadata := map[string]any{"name": d.Name, "namespace": d.Namespace, "uid": string(d.UID), "resourceVersion": d.ResourceVersion,
+		"finalizers": []any{Finalizer}}
 	template := map[string]any{}
 	if hash != "" {
 		template["metadata"] = map[string]any{"annotations": map[string]any{AnnotationHash: hash}}
@@ -90,11 +90,100 @@ func applySet(d *appsv1.Deployment, finalizer bool, hash string, env entries) *u
 // apply writes an apply set and answers the object as it then is. Force, since
 // an entry of ours that another tool copied is still ours by what it refers
 // to; entries of users were left out of the set before.
-func (r *Reconciler) apply(ctx context.Context, set *unstructured.Unstructured) (*appsv1.Deployment, error) {
+func (r *Reconciler) apply(ctx context.Context, d *appsv1.Deployment, hash string, env entries) (*appsv1.Deployment, error) {
+	d, err := r.relinquish(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	set := applySet(d, hash, env)
 	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(set), client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
 		return nil, err
 	}
 	return fromUnstructured(set)
+}
+
+// relinquish gives up ownership of env entries that a user made their own in
+// place: a write that replaced our valueFrom by a value left us the entry's
+// key, and an apply without that entry would take the user's value away with
+// it.
+func (r *Reconciler) relinquish(ctx context.Context, d *appsv1.Deployment) (*appsv1.Deployment, error) {
+	if len(takenOver(d)) == 0 {
+		return d, nil
+	}
+	live := new(appsv1.Deployment) // the cache keeps no managedFields
+	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(d), live); err != nil {
+		return nil, err
+	}
+	if live.UID != d.UID || live.DeletionTimestamp != nil || ObservedHash(live) != ObservedHash(d) {
+		return nil, apierrors.NewConflict(appsv1.Resource("deployments"), d.Name, errors.New("it changed since it was read"))
+	}
+	ops := disown(live)
+	if len(ops) == 0 {
+		return live, nil
+	}
+	return r.patch(ctx, live, types.JSONPatchType, marshal(ops))
+}
+
+// takenOver are the env entries with names such as ours that are the user's.
+func takenOver(d *appsv1.Deployment) map[string][]string {
+	found := make(map[string][]string)
+	for _, c := range slices.Concat(d.Spec.Template.Spec.InitContainers, d.Spec.Template.Spec.Containers) {
+		for _, v := range c.Env {
+			if strings.HasPrefix(v.Name, "CONNECTION_") && !isOurs(d.Name, v) {
+				found[c.Name] = append(found[c.Name], v.Name)
+			}
+		}
+	}
+	return found
+}
+
+// disown is the patch that takes entries of users out of what we are said to
+// have applied; nil when none of them is.
+func disown(d *appsv1.Deployment) []op {
+	var ops []op
+	for i, m := range d.ManagedFields {
+		if m.Manager != FieldManager || m.Operation != metav1.ManagedFieldsOperationApply || m.FieldsV1 == nil {
+			continue
+		}
+		var fields map[string]any
+		if json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue
+		}
+		owned := false
+		for container, names := range takenOver(d) {
+			for _, list := range []string{"f:containers", "f:initContainers"} {
+				env, _, _ := unstructured.NestedMap(fields, "f:spec", "f:template", "f:spec", list, key(container), "f:env")
+				for _, name := range names {
+					if _, ok := env[key(name)]; ok {
+						owned = true
+						unstructured.RemoveNestedField(fields, "f:spec", "f:template", "f:spec", list, key(container), "f:env", key(name))
+					}
+				}
+			}
+		}
+		if owned {
+			ops = append(ops, op{Op: "replace", Path: fmt.Sprintf("/metadata/managedFields/%d/fieldsV1", i), Value: fields})
+		}
+	}
+	if ops == nil {
+		return nil
+	}
+	return append([]op{unchanged(d)}, ops...)
+}
+
+// key is how managedFields spell an item of a list by its name.
+func key(name string) string { return fmt.Sprintf(`k:{"name":%s}`, marshal(name)) }
+
+// op is one operation of a JSON patch.
+type op struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// unchanged makes a patch one of the very object that was looked at.
+func unchanged(d *appsv1.Deployment) op {
+	return op{"test", "/metadata/resourceVersion", d.ResourceVersion}
 }
 
 func fromUnstructured(u *unstructured.Unstructured) (*appsv1.Deployment, error) {
@@ -105,19 +194,17 @@ func fromUnstructured(u *unstructured.Unstructured) (*appsv1.Deployment, error) 
 	return d, nil
 }
 
-// leftovers is a JSON patch that takes away entries of ours that should not be
-// there and that an apply does not reach, because another tool that copied a
-// template (kubectl rollout undo) owns them too. nil when there are none. Every
-// removal tests what it removes.
-func leftovers(d *appsv1.Deployment, finalizer bool, hash string, want entries) []byte {
-	type op struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value,omitempty"`
-	}
+// leftovers are the operations that take away entries of ours that are not
+// wanted, and the hash where none is. An apply reaches those that only we own;
+// these reach all, also those that another tool copied with a template (kubectl
+// rollout undo) and owns since.
+func leftovers(d *appsv1.Deployment, hash string, want entries) []op {
 	var ops []op
-	for field, list := range map[string][]corev1.Container{"containers": d.Spec.Template.Spec.Containers, "initContainers": d.Spec.Template.Spec.InitContainers} {
-		for i, c := range list {
+	for _, list := range []struct {
+		field      string
+		containers []corev1.Container
+	}{{"containers", d.Spec.Template.Spec.Containers}, {"initContainers", d.Spec.Template.Spec.InitContainers}} {
+		for i, c := range list.containers {
 			wanted := func(v corev1.EnvVar) bool {
 				return slices.ContainsFunc(want[c.Name], func(w corev1.EnvVar) bool {
 					return w.Name == v.Name && w.ValueFrom.SecretKeyRef.Name == v.ValueFrom.SecretKeyRef.Name
@@ -125,24 +212,46 @@ func leftovers(d *appsv1.Deployment, finalizer bool, hash string, want entries) 
 			}
 			for j := len(c.Env) - 1; j >= 0; j-- { // from the end, so that indexes stay true
 				if v := c.Env[j]; isOurs(d.Name, v) && !wanted(v) {
-					path := fmt.Sprintf("/spec/template/spec/%s/%d/env/%d", field, i, j)
-					ops = append(ops, op{"test", path + "/name", v.Name}, op{Op: "remove", Path: path})
+					ops = append(ops, op{Op: "remove", Path: fmt.Sprintf("/spec/template/spec/%s/%d/env/%d", list.field, i, j)})
 				}
 			}
 		}
 	}
-	if have := d.Spec.Template.Annotations[AnnotationHash]; have != "" && hash == "" {
+	if d.Spec.Template.Annotations[AnnotationHash] != "" && hash == "" {
 		ops = append(ops, op{Op: "remove", Path: "/spec/template/metadata/annotations/" + escape(AnnotationHash)})
 	}
-	if i := slices.Index(d.Finalizers, Finalizer); i >= 0 && !finalizer {
-		path := fmt.Sprintf("/metadata/finalizers/%d", i)
-		ops = append(ops, op{"test", path, Finalizer}, op{Op: "remove", Path: path})
+	return ops
+}
+
+// farewell is the patch that takes everything of ours off a Deployment, and
+// the memory of it out of managedFields: nothing but that, whoever owns the
+// fields by now. nil when there is nothing. status is what the annotation says
+// afterwards, "" for no annotation.
+func farewell(d *appsv1.Deployment, status string) []op {
+	ops := leftovers(d, "", nil)
+	if i := slices.Index(d.Finalizers, Finalizer); i >= 0 {
+		ops = append(ops, op{Op: "remove", Path: fmt.Sprintf("/metadata/finalizers/%d", i)})
+	}
+	if have, ok := d.Annotations[AnnotationStatus]; ok && status == "" {
+		ops = append(ops, op{Op: "remove", Path: "/metadata/annotations/" + escape(AnnotationStatus)})
+	} else if status != "" && have != status {
+		ops = append(ops, op{"add", "/metadata/annotations/" + escape(AnnotationStatus), status})
+	}
+	if _, marked := d.Annotations[AnnotationHeld]; marked {
+		ops = append(ops, op{Op: "remove", Path: "/metadata/annotations/" + escape(AnnotationHeld)})
+		if d.Spec.Paused {
+			ops = append(ops, op{Op: "remove", Path: "/spec/paused"})
+		}
 	}
 	if len(ops) == 0 {
 		return nil
 	}
-	ops = append([]op{{"test", "/metadata/resourceVersion", d.ResourceVersion}}, ops...)
-	return marshal(ops)
+	for i := len(d.ManagedFields) - 1; i >= 0; i-- {
+		if m := d.ManagedFields[i]; m.Manager == FieldManager && m.Subresource == "" {
+			ops = append(ops, op{Op: "remove", Path: fmt.Sprintf("/metadata/managedFields/%d", i)})
+		}
+	}
+	return append([]op{unchanged(d)}, ops...)
 }
 
 // escape writes a key as a segment of a JSON pointer.
@@ -167,14 +276,14 @@ func (r *Reconciler) patch(ctx context.Context, d *appsv1.Deployment, kind types
 	return out, nil
 }
 
-// bring makes a Deployment hold exactly an apply set and nothing else of ours.
-func (r *Reconciler) bring(ctx context.Context, d *appsv1.Deployment, finalizer bool, hash string, env entries) (*appsv1.Deployment, error) {
-	d, err := r.apply(ctx, applySet(d, finalizer, hash, env))
+// bring makes a Deployment hold exactly these entries of ours.
+func (r *Reconciler) bring(ctx context.Context, d *appsv1.Deployment, hash string, env entries) (*appsv1.Deployment, error) {
+	d, err := r.apply(ctx, d, hash, env)
 	if err != nil {
 		return nil, err
 	}
-	if rest := leftovers(d, finalizer, hash, env); rest != nil {
-		return r.patch(ctx, d, types.JSONPatchType, rest)
+	if rest := leftovers(d, hash, env); rest != nil {
+		return r.patch(ctx, d, types.JSONPatchType, marshal(append([]op{unchanged(d)}, rest...)))
 	}
 	return d, nil
 }
@@ -189,30 +298,4 @@ func annotate(d *appsv1.Deployment, annotations map[string]any, release bool) []
 		p["spec"] = map[string]any{"paused": nil}
 	}
 	return marshal(p)
-}
-
-// pausedBySomeone reports whether a field manager declares the pause without
-// declaring our mark beside it: a user's apply of paused: true over a held
-// object leaves no other trace. One that applied both copied a held object.
-func pausedBySomeone(d *appsv1.Deployment) bool {
-	for _, m := range d.ManagedFields {
-		if m.Operation != metav1.ManagedFieldsOperationApply || m.FieldsV1 == nil || m.Manager == FieldManager {
-			continue
-		}
-		var f struct {
-			Spec struct {
-				Paused *struct{} `json:"f:paused"`
-			} `json:"f:spec"`
-			Metadata struct {
-				Annotations map[string]json.RawMessage `json:"f:annotations"`
-			} `json:"f:metadata"`
-		}
-		if json.Unmarshal(m.FieldsV1.GetRawBytes(), &f) != nil || f.Spec.Paused == nil {
-			continue
-		}
-		if _, marked := f.Metadata.Annotations["f:"+AnnotationHeld]; !marked {
-			return true
-		}
-	}
-	return false
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -92,15 +93,18 @@ type session struct {
 	asked bool
 	// swept says that old connection Secrets were looked after.
 	swept bool
-	// unready is when it stopped being Ready, zero while it is.
+	// unready is since when it has not been Ready for cause, zero while it is.
 	unready time.Time
+	cause   string
 	// down is when the control plane stopped answering, zero while it does.
 	down     time.Time
 	attempts int
 	// written is the status annotation as last written here.
 	written string
-	// told are the causes that an event told about.
-	told map[string]string
+	// told are the causes in the status, all of which an event told about;
+	// troubled says that Ready was false among them.
+	told     map[string]bool
+	troubled bool
 }
 
 func (r *Reconciler) now() time.Time {
@@ -120,13 +124,14 @@ func (r *Reconciler) session(d *appsv1.Deployment) *session {
 		return s
 	}
 	status := ParseStatus(d)
-	s := &session{uid: d.UID, written: d.Annotations[AnnotationStatus], told: map[string]string{}}
+	s := &session{uid: d.UID, written: d.Annotations[AnnotationStatus], told: map[string]bool{}}
 	s.mem = paired.Memory{Resource: status.Container, APIVersion: containerVersion}
 	if op := status.Operation; op != nil {
 		s.mem.Operation = &paired.Operation{ResumeToken: op.ResumeToken, OperationKind: op.OperationKind, Target: status.Container}
 	}
 	for _, c := range status.Conditions {
-		s.told[c.Type] = c.Reason + "\x00" + c.Message // told before a restart
+		s.told[c.Reason+"\x00"+c.Message] = true // told before a restart
+		s.troubled = s.troubled || c.Type == ConditionReady && c.Status == metav1.ConditionFalse
 	}
 	if r.sessions == nil {
 		r.sessions = map[types.NamespacedName]*session{}

@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,9 +36,6 @@ func (r *Reconciler) letGo(ctx context.Context, d *appsv1.Deployment, s *session
 		{"op": "test", "path": path, "value": Finalizer},
 		{"op": "remove", "path": path},
 	}))
-	if apierrors.IsInvalid(err) {
-		return stale, nil // another finalizer went meanwhile
-	}
 	return 0, err
 }
 
@@ -123,58 +119,38 @@ func (r *Reconciler) handBack(ctx context.Context, d *appsv1.Deployment, s *sess
 		}
 		s.mem = paired.Memory{}
 	}
-	before := secretsOf(d.Name, &d.Spec.Template)
-	settled := d.Spec.Paused || d.Status.ObservedGeneration == d.Generation
-	var err error
-	if slices.Contains(d.Finalizers, Finalizer) || len(before) > 0 || d.Spec.Template.Annotations[AnnotationHash] != "" {
-		if d, err = r.bring(ctx, d, false, "", nil); err != nil {
-			return 0, err
-		}
-		s.swept = false
+	live := new(appsv1.Deployment) // managedFields are not in the cache
+	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(d), live); err != nil {
+		return 0, err
 	}
-
-	annotations := map[string]any{}
-	after := Status{}
-	for _, f := range in.Faults {
-		// Not adopted, but somebody meant to speak to us.
-		rep := report{}
-		rep.fail(ConditionAnnotation, f.Message, false)
-		after = rep.status(status, d, &session{}, false, r.now())
+	if live.UID != d.UID || live.DeletionTimestamp != nil || ObservedHash(live) != ObservedHash(d) {
+		return stale, nil
 	}
+	var after Status
 	text := ""
-	if len(in.Faults) > 0 {
+	if len(in.Faults) > 0 { // not adopted, but somebody meant to speak to us
+		var rep report
+		for _, f := range in.Faults {
+			rep.warn(ConditionAnnotation, f.Message)
+		}
+		rep.fail(ConditionAnnotation, rep.warnings[0].Message, false)
+		rep.warnings = nil
+		after = rep.status(status, live, &session{}, false, r.now())
 		text = after.Text()
 	}
-	if have, ok := d.Annotations[AnnotationStatus]; text != have || ok && text == "" {
-		annotations[AnnotationStatus] = nil
-		if text != "" {
-			annotations[AnnotationStatus] = text
-		}
-	}
-	release := PauseOf(d) == Held
-	if release { // who declared the pause stands in managedFields, which the cache does not keep
-		live := new(appsv1.Deployment)
-		if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(d), live); err != nil {
-			return 0, err
-		}
-		if live.UID != d.UID || ObservedHash(live) != ObservedHash(d) || PauseOf(live) != Held {
-			return stale, nil
-		}
-		d, release = live, !pausedBySomeone(live)
-	}
-	if _, marked := d.Annotations[AnnotationHeld]; marked {
-		annotations[AnnotationHeld] = nil
-	}
-	if len(annotations) > 0 {
+	before := secretsOf(d.Name, &live.Spec.Template)
+	settled := live.Spec.Paused || live.Status.ObservedGeneration == live.Generation
+	if ops := farewell(live, text); ops != nil {
 		r.note(s, text)
-		if d, err = r.patch(ctx, d, types.MergePatchType, annotate(d, annotations, release)); err != nil {
+		var err error
+		if live, err = r.patch(ctx, live, types.JSONPatchType, marshal(ops)); err != nil {
 			return 0, err
 		}
 	}
 	s.unready = time.Time{}
 	r.tell(d, s, after)
 	if len(before) > 0 {
-		if all, err := r.retire(ctx, d, settled, before); err != nil || !all {
+		if all, err := r.retire(ctx, live, settled, before); err != nil || !all {
 			return again, err
 		}
 	}

@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/radial-project/radial/internal/connection"
 )
@@ -75,6 +77,9 @@ func Admit(byController bool, old, object *appsv1.Deployment) Verdict {
 	_, oldMarked := old.Annotations[AnnotationHeld]
 	switch PauseOf(old) {
 	case Held:
+		if paused && marked && declaresPause(old, object) {
+			return Unmark // the user's from now on (K-24)
+		}
 		// Whatever this write says of pause and mark: a resume by hand, an
 		// apply that knows neither, a replace with an old file. What it changed
 		// is seen before it rolls.
@@ -102,6 +107,33 @@ func Admit(byController bool, old, object *appsv1.Deployment) Verdict {
 		return Unmark
 	}
 	return Leave
+}
+
+// declaresPause reports whether a write is a server-side apply that begins to
+// declare the pause. Only an apply says what its user wants of a field that is
+// as wanted already; that it declares true follows from the object being
+// paused. One that declared it before, such as a chart with paused: false,
+// cannot be told apart from one that repeats itself.
+func declaresPause(old, object *appsv1.Deployment) bool {
+	before := declarers(old)
+	return slices.ContainsFunc(declarers(object), func(m string) bool { return !slices.Contains(before, m) })
+}
+
+// declarers are the managers that apply spec.paused.
+func declarers(d *appsv1.Deployment) []string {
+	var managers []string
+	for _, m := range d.ManagedFields {
+		var f struct {
+			Spec map[string]json.RawMessage `json:"f:spec"`
+		}
+		if m.Operation != metav1.ManagedFieldsOperationApply || m.FieldsV1 == nil || json.Unmarshal(m.FieldsV1.GetRawBytes(), &f) != nil {
+			continue
+		}
+		if _, ok := f.Spec["f:paused"]; ok {
+			managers = append(managers, m.Manager)
+		}
+	}
+	return managers
 }
 
 // settings are the annotations beside the connections whose change is held.

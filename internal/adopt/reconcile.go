@@ -78,7 +78,7 @@ func (r *Reconciler) adopt(ctx context.Context, d *appsv1.Deployment, s *session
 	if !slices.Contains(d.Finalizers, Finalizer) {
 		// Before the first PUT, so that no deletion in between leaks it. What the
 		// template holds of ours stays in the set.
-		if d, err = r.apply(ctx, applySet(d, true, d.Spec.Template.Annotations[AnnotationHash], present(d))); err != nil {
+		if d, err = r.apply(ctx, d, d.Spec.Template.Annotations[AnnotationHash], present(d)); err != nil {
 			return 0, err
 		}
 	}
@@ -144,7 +144,7 @@ func (r *Reconciler) inject(ctx context.Context, d *appsv1.Deployment, s *sessio
 	if !inj.Holds(d.Name, &d.Spec.Template) {
 		late := PauseOf(d) == Free && inj.Hash != "" && !injectedBefore(d.Name, in, &d.Spec.Template)
 		var err error
-		if d, err = r.bring(ctx, d, true, inj.Hash, inj.wanted()); err != nil {
+		if d, err = r.bring(ctx, d, inj.Hash, inj.wanted()); err != nil {
 			return nil, 0, err
 		}
 		if late {
@@ -194,16 +194,12 @@ func (r *Reconciler) conclude(ctx context.Context, d *appsv1.Deployment, s *sess
 		}
 		d, release = live, true
 	}
-	marked := release
-	if release && pausedBySomeone(d) {
-		release = false // declared over our hold: the user's from now on (K-24)
-	}
-	userPaused := PauseOf(d) == Users || marked && !release
+	userPaused := PauseOf(d) == Users
 	unready := r.unreadyFor(s, rep)
 
 	before := ParseStatus(d)
 	status := rep.status(before, d, s, userPaused, r.now())
-	if !rep.ready() && !marked && unready < patience {
+	if !rep.ready() && !release && unready < patience {
 		return min(nonzero(rep.wait, patience), patience-unready), nil
 	}
 	annotations := map[string]any{}
@@ -211,7 +207,7 @@ func (r *Reconciler) conclude(ctx context.Context, d *appsv1.Deployment, s *sess
 	if d.Annotations[AnnotationStatus] != text {
 		annotations[AnnotationStatus] = text
 	}
-	if marked {
+	if release {
 		annotations[AnnotationHeld] = nil
 	} else if _, stray := d.Annotations[AnnotationHeld]; stray && PauseOf(d) == Free {
 		annotations[AnnotationHeld] = nil // a mark that stands for nothing
@@ -235,16 +231,16 @@ func (r *Reconciler) note(s *session, text string) {
 	r.mu.Unlock()
 }
 
-// unreadyFor answers how long the Deployment has not been Ready, and keeps
-// count of it.
+// unreadyFor answers how long the Deployment has not been Ready for the same
+// cause, and keeps count of it.
 func (r *Reconciler) unreadyFor(s *session, rep report) time.Duration {
 	now := r.now()
 	switch {
 	case rep.ready():
-		s.unready = time.Time{}
+		s.unready, s.cause = time.Time{}, ""
 		return 0
-	case s.unready.IsZero():
-		s.unready = now
+	case s.unready.IsZero(), s.cause != rep.cause():
+		s.unready, s.cause = now, rep.cause()
 	}
 	return now.Sub(s.unready)
 }
@@ -302,6 +298,7 @@ func (r *Reconciler) unanswered(s *session, p pairing, err error) pairing {
 		p.wait = time.Minute
 	default:
 		p.reason, p.waiting = ReasonServerUnavailable, true
+		p.message = unavailable(err)
 		p.wait = r.backoff(s)
 	}
 	return p
@@ -319,6 +316,16 @@ func (r *Reconciler) backoff(s *session) time.Duration {
 		return time.Minute
 	}
 	return 500 * time.Millisecond << (s.attempts - 1)
+}
+
+// unavailable says the same of every way in which no answer comes, so that it
+// is one cause.
+func unavailable(err error) string {
+	where := ""
+	if target := core.AsError(err).Target; target != "" {
+		where = " at " + target
+	}
+	return "the Radial server" + where + " gives no answer; is it running? This is tried again by itself"
 }
 
 func containerReason(err *core.Error) string {
@@ -369,7 +376,7 @@ func (r *Reconciler) data(ctx context.Context, s *session, in Intent, recipes []
 		if err != nil {
 			out.reason, out.message = ReasonConnectionFailed, fmt.Sprintf("connection %s: %s", v.Name, core.AsError(err).Message)
 			if core.IsCode(err, core.CodeUnavailable) {
-				out.reason = ReasonServerUnavailable
+				out.reason, out.message = ReasonServerUnavailable, unavailable(err)
 			}
 			out.wait = r.backoff(s)
 			return out
@@ -393,27 +400,27 @@ func (r *Reconciler) eventf(d *appsv1.Deployment, kind, reason, format string, a
 	r.Events.Eventf(d, nil, kind, reason, reason, format, args...)
 }
 
-// tell sends one event for each distinct cause: a condition's reason and
-// message that were not told yet.
+// tell sends one event for each distinct cause: a reason and message that the
+// status did not have yet. Ready is told where something else was told before.
 func (r *Reconciler) tell(d *appsv1.Deployment, s *session, status Status) {
-	told := make(map[string]string)
+	told := make(map[string]bool)
 	for _, c := range status.Conditions {
 		cause := c.Reason + "\x00" + c.Message
-		told[c.Type] = cause
-		if s.told[c.Type] == cause {
-			continue
-		}
-		switch {
-		case c.Type != ConditionReady:
-			r.eventf(d, corev1.EventTypeWarning, c.Type, "%s", c.Message)
-		case c.Status == metav1.ConditionTrue:
-			if before := s.told[ConditionReady]; before != "" && !strings.HasPrefix(before, ReasonReady+"\x00") {
-				r.eventf(d, corev1.EventTypeNormal, c.Reason, "%s", c.Message) // the end of a told cause
+		told[cause] = true
+		kind := corev1.EventTypeWarning
+		if c.Type == ConditionReady {
+			fine := c.Status == metav1.ConditionTrue
+			if fine || status.Phrase != PhraseFailed {
+				kind = corev1.EventTypeNormal
 			}
-		case status.Phrase == PhraseFailed:
-			r.eventf(d, corev1.EventTypeWarning, c.Reason, "%s", c.Message)
-		default:
-			r.eventf(d, corev1.EventTypeNormal, c.Reason, "%s", c.Message)
+			was := s.troubled
+			s.troubled = !fine
+			if fine && !was {
+				continue
+			}
+		}
+		if !s.told[cause] {
+			r.eventf(d, kind, c.Reason, "%s", c.Message)
 		}
 	}
 	s.told = told

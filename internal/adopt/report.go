@@ -102,6 +102,14 @@ func (rep *report) injection(inj Injection) {
 	}
 }
 
+// cause identifies why it is not Ready.
+func (rep *report) cause() string {
+	if rep.reason == "" {
+		return ReasonUpdating
+	}
+	return rep.reason + "\x00" + rep.message
+}
+
 func (rep *report) ready() bool { return rep.reason == "" && !rep.updating }
 
 // updatingFirst reports whether a release should wait for the operation in

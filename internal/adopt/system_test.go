@@ -53,7 +53,9 @@ type system struct {
 	// control plane.
 	writes recorder
 	calls  recorder
-	stop   func()
+	// now is the controller's clock.
+	now  func() time.Time
+	stop func()
 }
 
 // cloud is what the recipes of a test reach: it answers values, and a gate
@@ -160,11 +162,19 @@ func (r *recorder) total() int {
 
 func start(t *testing.T) *system {
 	t.Helper()
+	s := prepare(t)
+	s.control(t)
+	return s
+}
+
+// prepare is start without the controllers.
+func prepare(t *testing.T) *system {
+	t.Helper()
 	w := cluster(t)
 	s := &system{world: w, ns: w.Namespace(t, "adopt"), server: servertest.Start(t), recipes: &cloud{password: "first", gates: map[string]chan struct{}{}}}
 	s.server.Recipes.OnExecute(s.recipes.Execute)
 	s.api = client.New(s.server.URL, client.Options{})
-	s.control(t)
+	s.now = time.Now
 	return s
 }
 
@@ -218,6 +228,7 @@ func (s *system) control(t *testing.T) {
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), API: api, Waker: waker,
 		Runner: &paired.Runner{API: api, Gone: provision.OwnerGone(mgr.GetAPIReader(), core.LocalCluster)},
 		Events: mgr.GetEventRecorder(FieldManager), Log: log, Cluster: core.LocalCluster, Namespace: installation.Namespace,
+		Now: s.now,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	if err := deployments.Setup(ctx, mgr); err != nil {
@@ -443,4 +454,15 @@ func (s *system) rotate(t *testing.T, r *radapp.Recipe, password string) {
 	if err := s.user.Patch(t.Context(), r, kube.RawPatch(types.MergePatchType, raw)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+type condition = metav1.Condition
+
+// awaitRecipe waits until a Recipe is Ready as it stands.
+func (s *system) awaitRecipe(t *testing.T, r *radapp.Recipe) {
+	t.Helper()
+	generation := r.Generation
+	await(t, s.user, &radapp.RecipeList{}, kube.ObjectKeyFromObject(r), "Recipe Ready", func(r *radapp.Recipe) bool {
+		return r.Generation >= generation && recipeReady(r)
+	})
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/radial-project/radial/api/radapp"
 )
 
 // manifest is a Deployment as a chart renders it, with one container. extra is
@@ -216,7 +218,7 @@ func TestReapply_K6_paused(t *testing.T) {
 				}
 			}
 			s.awaitGone(t, d, &appsv1.DeploymentList{}, limit)
-			s.awaitNoResource(t, s.group().Resource("Applications.Datastores/redisCaches", "db"), containerVersion)
+			s.awaitGone(t, recipe, &radapp.RecipeList{}, limit)
 		})
 	}
 }
