@@ -217,6 +217,35 @@ func (o *outage) Accept(ctx context.Context, w store.Write) (core.Resource, erro
 	return o.Store.Accept(ctx, w)
 }
 
+// race lets two creates of "raced" see nothing before either is committed, and
+// commits the second one after the operation of the first has ended.
+type race struct {
+	store.Store
+	mu      sync.Mutex
+	arrived int
+	both    chan struct{}
+	after   chan struct{}
+}
+
+func (r *race) wrap(s store.Store) store.Store { r.Store = s; return r }
+
+func (r *race) Accept(ctx context.Context, w store.Write) (core.Resource, error) {
+	if w.Resource.ID.Name() == "raced" {
+		r.mu.Lock()
+		r.arrived++
+		place := r.arrived
+		r.mu.Unlock()
+		switch place {
+		case 1:
+			<-r.both
+		case 2:
+			close(r.both)
+			<-r.after
+		}
+	}
+	return r.Store.Accept(ctx, w)
+}
+
 func TestRefusedCreate_D8(t *testing.T) {
 	t.Parallel()
 	a := start(t, Options{NoWorkers: true})
@@ -376,6 +405,29 @@ func TestOneOperation_D17(t *testing.T) {
 		}
 		if got := a.want(a.send("GET", made("one"), nil), 200); got.prop("size") != fmt.Sprint(winner) || got.prop("host") != fmt.Sprint(winner) {
 			t.Errorf("the winner wrote %d, stored is %s", winner, got.raw)
+		}
+	})
+	t.Run("D-17 a first PUT that lost is refused even when the winner has ended", func(t *testing.T) {
+		race := &race{both: make(chan struct{}), after: make(chan struct{})}
+		a := start(t, Options{Wrap: race.wrap})
+		answers := make(chan answer, 2)
+		for _, color := range []string{"red", "blue"} {
+			go func() {
+				got, err := a.try("PUT", inert("raced"), props(map[string]any{"color": color}))
+				if err != nil {
+					t.Error(err)
+				}
+				answers <- got
+			}()
+		}
+		winner := <-answers
+		a.succeed(a.want(winner, 201))
+		close(race.after)
+		if got := a.want(<-answers, 409); got.code() != "Conflict" {
+			t.Errorf("the loser was answered %s", got.raw)
+		}
+		if got := a.want(a.send("GET", inert("raced"), nil), 200); got.prop("color") != winner.prop("color") {
+			t.Errorf("the winner wrote %v, stored is %s", winner.prop("color"), got.raw)
 		}
 	})
 	t.Run("D-17 a second write meanwhile names the state", func(t *testing.T) {
