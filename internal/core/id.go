@@ -3,6 +3,8 @@ package core
 import (
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Segment is one "type/name" pair of an id: a scope (resourceGroups/default)
@@ -36,6 +38,9 @@ type ID struct {
 // quotes the id and names what is missing.
 func ParseID(s string) (ID, error) {
 	var id ID
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+		return ID{}, Errorf(CodeBadRequest, "%q is not a resource id: it has bytes that are no text", s)
+	}
 	rest, ok := strings.CutPrefix(s, "/")
 	if !ok {
 		return ID{}, Errorf(CodeBadRequest, "%q is not a resource id: it must start with /planes/", s)
