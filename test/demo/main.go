@@ -3,7 +3,7 @@
 //
 //	make demo            play it and clean up
 //	make demo KEEP=1     leave it running and say what to try
-//	make demo NODE=real  run real pods (root; docs/development-cluster.md)
+//	make demo NODE=real  run real pods (root; docs/development-cluster.md), of programs built here
 package main
 
 import (
@@ -76,9 +76,18 @@ func run(ctx context.Context) (err error) {
 			fmt.Fprintf(os.Stderr, "\nState and logs are left in %s.\n", dir)
 			return
 		}
-		err = os.RemoveAll(dir)
+		if err = os.RemoveAll(dir); err == nil {
+			fmt.Println("And removed: this was a demo.")
+		}
 	}()
-	w := &walkthrough.Walk{Bin: bin, Dir: dir, Charts: charts, Namespace: namespace, Image: os.Getenv("IMAGE"), Tell: say, Keep: keep}
+	w := &walkthrough.Walk{Bin: bin, Dir: dir, Charts: charts, Namespace: namespace, Tell: say, Keep: keep}
+	if node == "real" {
+		say.line("\nThe real node pulls nothing: its images are static programs, built here. One stands in for Redis.")
+		if err := loadImages(ctx, bin, dir); err != nil {
+			return err
+		}
+		w.Image, w.RealPods = siteImage, true
+	}
 	err = w.Run(ctx, func(number int, s walkthrough.Step) {
 		say.title(fmt.Sprintf("%d. %s", number, s.Title))
 		say.line(s.Why)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/radial-project/radial/api/arm"
@@ -44,6 +45,9 @@ func before(ctx context.Context, w *Walk) error {
 	}
 	w.facts.oldName = births[w.facts.replicaSets[0]].name
 	w.saw("Deployment %s: %d of %d pods ready, one ReplicaSet, reads its URL from Secret %s", d.Name, d.Status.AvailableReplicas, *d.Spec.Replicas, HandMade)
+	if err := w.processKnows(ctx, "DB_CONNECTION"); err != nil {
+		return err
+	}
 	if len(d.Finalizers) > 0 || hasOurs(d) {
 		return violated("Radial has touched a Deployment that does not ask for it: annotations %v, finalizers %v", d.Annotations, d.Finalizers)
 	}
@@ -176,6 +180,32 @@ func (w *Walk) connected(ctx context.Context, d *appsv1.Deployment) error {
 		return violated("Secret %s can be changed under the pods that read it", ref.Name)
 	}
 	w.saw("%s comes from Secret %s (immutable; keys %s)", Connection, ref.Name, strings.Join(secretKeys(s), ", "))
+	return w.processKnows(ctx, Connection)
+}
+
+// processKnows demands that the process in the web site's pod says that it has its Redis from the variable.
+func (w *Walk) processKnows(ctx context.Context, name string) error {
+	if !w.RealPods {
+		return nil
+	}
+	pods, err := w.kube.CoreV1().Pods(w.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + Release})
+	if err != nil {
+		return err
+	}
+	// A pod of the old template may still be on its way out.
+	live := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	if len(live) != 1 {
+		return violated("%d pods of the web site live", len(live))
+	}
+	log, err := w.kubectl(ctx, "logs", live[0].Name)
+	if err != nil {
+		return err
+	}
+	w.Tell.Output(log)
+	if !strings.Contains(log, "Redis by "+name+" at ") {
+		return violated("the process in the pod does not know its Redis from %s", name)
+	}
+	w.saw("the process in the pod has it")
 	return nil
 }
 

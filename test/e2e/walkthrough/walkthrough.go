@@ -43,6 +43,8 @@ type Walk struct {
 	Namespace string
 	// Image of the web site, "" for the chart's own.
 	Image string
+	// RealPods says that processes run in the pods: what they say of their variables is read, too.
+	RealPods bool
 	// Tell hears what is done and seen.
 	Tell Teller
 	// Keep leaves the release of the last step installed.
