@@ -34,6 +34,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -99,7 +100,9 @@ func Start(tb testing.TB) *Cluster {
 }
 
 // Namespace makes a namespace whose name starts with prefix and ends in what no
-// other test has. It is not deleted.
+// other test has, and waits until pods can be made in it (it has its default
+// ServiceAccount: a ReplicaSet that comes earlier pauses for seconds). It is not
+// deleted.
 func (c *Cluster) Namespace(tb testing.TB, prefix string) string {
 	tb.Helper()
 	client, err := kubernetes.NewForConfig(c.Config)
@@ -112,7 +115,18 @@ func (c *Cluster) Namespace(tb testing.TB, prefix string) string {
 	if err != nil {
 		tb.Fatalf("make a namespace: %v", err)
 	}
-	return ns.Name
+	w, err := client.CoreV1().ServiceAccounts(ns.Name).Watch(tb.Context(), metav1.ListOptions{FieldSelector: "metadata.name=default"})
+	if err != nil {
+		tb.Fatalf("watch for the ServiceAccount of namespace %s: %v", ns.Name, err)
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		if event.Type == watch.Added {
+			return ns.Name
+		}
+	}
+	tb.Fatalf("the watch for the ServiceAccount of namespace %s ended", ns.Name)
+	return ""
 }
 
 // Program returns the path of one of the repository's built programs. It skips
