@@ -46,6 +46,7 @@ type packed struct {
 	RecipeLocation string         `json:"recipeLocation"`
 	Parameters     map[string]any `json:"parameters"`
 	PlainHTTP      bool           `json:"plainHttp"`
+	Outputs        map[string]any `json:"outputs"`
 }
 
 // ReadEnvironment decodes an environment. load reads recipe packs; it is not
@@ -120,7 +121,7 @@ func (e *Environment) readRadius(ctx context.Context, r core.Resource, load func
 					e.Name, typ, other, id.Name()).WithTarget(r.ID.String())
 			}
 			from[strings.ToLower(typ)] = id.Name()
-			def := Definition{Name: DefaultName, Kind: d.Kind, Path: d.Source, Parameters: d.Parameters, PlainHTTP: d.PlainHTTP}
+			def := Definition{Name: DefaultName, Kind: d.Kind, Path: d.Source, Parameters: d.Parameters, PlainHTTP: d.PlainHTTP, Outputs: d.Outputs}
 			if def.Kind == "" {
 				def.Kind = d.RecipeKind
 			}

@@ -24,6 +24,10 @@ type Definition struct {
 	Version    string         `json:"templateVersion,omitempty"`
 	Parameters map[string]any `json:"parameters,omitempty"`
 	PlainHTTP  bool           `json:"plainHttp,omitempty"`
+	// Outputs maps what is answered to outputs of the template, for one that
+	// does not answer in the shape of recipes: property → output, and under
+	// "secrets" secret → output. Only recipe packs have it.
+	Outputs map[string]any `json:"outputs,omitempty"`
 	// Digest is the content's digest, recorded when a run first read it.
 	Digest string `json:"digest,omitempty"`
 }

@@ -7,9 +7,7 @@ package template
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
-	"sort"
 	"strings"
 	"time"
 
@@ -132,84 +130,6 @@ func parameters(t *lang.Template, run recipe.Run) (map[string]any, error) {
 		params[contextParameter] = run.Context
 	}
 	return params, nil
-}
-
-// answer reads what a template answers: its output "result" with values,
-// secrets and resources, or, without one, all outputs: secure ones as secrets,
-// the others as values.
-func answer(outputs []lang.Output, def recipe.Definition) (recipe.Result, error) {
-	res := recipe.Result{Values: map[string]any{}, Secrets: map[string]any{}}
-	for _, o := range outputs {
-		if strings.EqualFold(o.Name, resultOutput) {
-			err := readResult(&res, o, def)
-			return res, err
-		}
-	}
-	for _, o := range outputs {
-		if o.Secure {
-			res.Secrets[o.Name] = o.Value
-		} else {
-			res.Values[o.Name] = o.Value
-		}
-	}
-	return res, nil
-}
-
-func readResult(res *recipe.Result, o lang.Output, def recipe.Definition) error {
-	fault := func(format string, args ...any) error {
-		return core.Errorf(core.CodeRecipeOutputs, "recipe %q (%s): the output %q %s", def.Name, def.Path, o.Name, fmt.Sprintf(format, args...)).
-			WithTarget("outputs." + o.Name)
-	}
-	fields, ok := o.Value.(map[string]any)
-	if !ok {
-		return fault("must be an object with values, secrets and resources")
-	}
-	names := make([]string, 0, len(fields))
-	for name := range fields {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
-		v := fields[name]
-		if v == nil {
-			continue
-		}
-		switch name {
-		case "values", "secrets":
-			m, ok := v.(map[string]any)
-			if !ok {
-				return fault("has %s that are not an object", name)
-			}
-			if name == "values" {
-				res.Values = m
-			} else {
-				res.Secrets = m
-			}
-		case "resources":
-			list, ok := v.([]any)
-			if !ok {
-				return fault("has resources that are not an array")
-			}
-			for _, e := range list {
-				text, ok := e.(string)
-				if !ok {
-					return fault("has resources that are not all strings")
-				}
-				if _, err := core.ParseID(text); err != nil {
-					return fault("names a resource that is not a resource id")
-				}
-				res.Resources = append(res.Resources, text)
-			}
-		default:
-			return fault("has a member %q: it may have values, secrets and resources", name)
-		}
-	}
-	for name := range res.Secrets {
-		if _, twice := res.Values[name]; twice {
-			return fault("has %q both as a value and as a secret", name)
-		}
-	}
-	return nil
 }
 
 // Delete implements recipe.Driver. Each output knows its scope.

@@ -37,6 +37,7 @@ type bench struct {
 	client    clientset.Interface
 	engine    *recipe.Engine
 	file      string
+	pack      string // the properties of every recipe pack
 	inventory []core.Output
 	records   []string
 }
@@ -56,9 +57,12 @@ func newBench(t *testing.T) *bench {
 		}}),
 		Now: time.Now, NewGUID: uuid.NewString,
 	})
-	return &bench{T: t, namespace: c.Namespace(t, "recipe"), client: client,
-		engine: recipe.NewEngine(recipe.Options{Drivers: map[string]recipe.Driver{"template": driver}}),
-		file:   filepath.Join(t.TempDir(), "recipe.json")}
+	b := &bench{T: t, namespace: c.Namespace(t, "recipe"), client: client, file: filepath.Join(t.TempDir(), "recipe.json")}
+	b.engine = recipe.NewEngine(recipe.Options{Drivers: map[string]recipe.Driver{"template": driver},
+		Load: func(_ context.Context, id core.ID) (core.Resource, error) {
+			return core.Resource{ID: id, Properties: json.RawMessage(b.pack)}, nil
+		}})
+	return b
 }
 
 func (b *bench) record(_ context.Context, put []core.Output, drop []core.ID) error {
@@ -344,6 +348,30 @@ func TestAnswers_D30(t *testing.T) {
 		want, _ := json.Marshal([]any{c.want.Values, c.want.Secrets, c.want.Resources})
 		if string(got) != string(want) {
 			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestPackOutputs maps the outputs of a template that knows nothing of recipes.
+func TestPackOutputs(t *testing.T) {
+	b := newBench(t)
+	b.use([]byte(`{"contentVersion":"1.0.0.0","resources":[],"outputs":{"addr":{"type":"string","value":"h"},"pw":{"type":"securestring","value":"p"},"more":{"type":"int","value":1}}}`))
+	for name, c := range map[string]struct{ mapping, want string }{
+		"mapped":          {`{"host":"addr","secrets":{"password":"pw"}}`, `[{"host":"h"},{"password":"p"}]`},
+		"secure stays so": {`{"password":"PW"}`, `[{},{"password":"p"}]`},
+		"no such output":  {`{"host":"adress"}`, `the pack maps "host" to the output adress, which the template does not have`},
+	} {
+		r := b.request("Test.X/things", nil)
+		r.Environment = core.Resource{ID: core.GroupID("g").Resource("Radius.Core/environments", "dev"),
+			Properties: json.RawMessage(`{"recipePacks":["p"],"providers":{"kubernetes":{"namespace":"` + b.namespace + `"}}}`)}
+		b.pack = `{"recipes":{"Test.X/things":{"kind":"template","source":"file://` + b.file + `","outputs":` + c.mapping + `}}}`
+		res, err := b.engine.Execute(t.Context(), r)
+		got, _ := json.Marshal([]any{res.Values, res.Secrets})
+		if err != nil {
+			got = []byte(err.Error())
+		}
+		if !strings.Contains(string(got), c.want) {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
 	}
 }
