@@ -101,7 +101,7 @@ func newManager(cfg *rest.Config, c config, logger logr.Logger) (manager.Manager
 		// the API server, and a kind that would be cached by accident fails.
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject:         map[kube.Object]cache.ByObject{&radapp.Recipe{}: {}, &appsv1.Deployment{}: {}},
+			ByObject:         map[kube.Object]cache.ByObject{&radapp.Recipe{}: {}, &appsv1.Deployment{}: {Transform: adopt.Trim}},
 		},
 		Client: kube.Options{Cache: &kube.CacheOptions{DisableFor: []kube.Object{
 			&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Pod{}, &corev1.Namespace{}, &appsv1.ReplicaSet{},

@@ -361,6 +361,29 @@ func TestHandBack_K7(t *testing.T) {
 	}
 }
 
+// TestHandBack_replaced_K7: a replace with a file that knows nothing of Radial
+// takes finalizer and status off with the annotations; the container goes all
+// the same.
+func TestHandBack_replaced_K7(t *testing.T) {
+	for name, how := range map[string]change{"enabled": set(AnnotationEnabled, "true"), "connected": connect("redis", "db")} {
+		t.Run("K-7 "+name, func(t *testing.T) {
+			s := start(t)
+			d := s.deployment(how)
+			s.create(t, s.recipe("db"), d)
+			d = s.awaitReady(t, d)
+			plain := s.deployment()
+			if err := s.user.Update(t.Context(), plain); err != nil {
+				t.Fatal(err)
+			}
+			s.awaitNoResource(t, containerID(s.group(), "web"), containerVersion)
+			d = s.awaitRolledOut(t, d)
+			if ours(d) {
+				t.Errorf("left behind: %s", show(d))
+			}
+		})
+	}
+}
+
 // TestHandBack_released: a Deployment that loses its connection before its
 // data ever came is released as it is.
 func TestHandBack_released(t *testing.T) {

@@ -227,6 +227,22 @@ func ours(d *appsv1.Deployment) bool {
 	return false
 }
 
+// Trim is the transform of the cache of Deployments: of those that nobody
+// annotated only the name is kept, since nothing else of them is ever read, and
+// of the others everything but managedFields. A cluster may have thousands.
+func Trim(o any) (any, error) {
+	d, ok := o.(*appsv1.Deployment)
+	if !ok {
+		return o, nil // a tombstone of the cache
+	}
+	d.ManagedFields = nil
+	if !ours(d) {
+		d.Labels, d.Annotations, d.OwnerReferences = nil, nil, nil
+		d.Spec, d.Status = appsv1.DeploymentSpec{}, appsv1.DeploymentStatus{}
+	}
+	return d, nil
+}
+
 // concerns lets through what can change a decision: objects that are ours, and
 // of their updates not those of status, scale or our own writes.
 func (r *Reconciler) concerns() predicate.Predicate {

@@ -109,7 +109,13 @@ func pairs(m paired.Memory, id core.ID) []core.ID {
 // as its user wrote it.
 func (r *Reconciler) handBack(ctx context.Context, d *appsv1.Deployment, s *session, in Intent) (time.Duration, error) {
 	status := ParseStatus(d)
-	if finalizer := slices.Contains(d.Finalizers, Finalizer); finalizer || status.Container != "" {
+	// A replace with a file that knows nothing of us takes finalizer and status
+	// off, too; what is left of us, here or on the object, says that there was
+	// an adoption. Removing what another owner has is refused, so asking once
+	// more is safe.
+	_, marked := d.Annotations[AnnotationHeld]
+	if slices.Contains(d.Finalizers, Finalizer) || status.Container != "" || s.mem.Resource != "" || s.mem.Operation != nil ||
+		marked || d.Spec.Template.Annotations[AnnotationHash] != "" {
 		if s.unready.IsZero() {
 			s.unready = r.now()
 		}
@@ -123,7 +129,7 @@ func (r *Reconciler) handBack(ctx context.Context, d *appsv1.Deployment, s *sess
 	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(d), live); err != nil {
 		return 0, err
 	}
-	if live.UID != d.UID || live.DeletionTimestamp != nil || ObservedHash(live) != ObservedHash(d) {
+	if live.UID != d.UID || live.DeletionTimestamp != nil || ours(d) && ObservedHash(live) != ObservedHash(d) || ParseIntent(live.Annotations).Adopted {
 		return stale, nil
 	}
 	var after Status

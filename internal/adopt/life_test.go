@@ -217,6 +217,18 @@ func TestServerDown_K23(t *testing.T) {
 	d = s.awaitReady(t, d)
 	s.awaitRolledOut(t, d)
 	s.server.Stop()
+
+	// What is Ready stays so, even for a controller that starts meanwhile.
+	s.writes.reset()
+	s.control(t)
+	other := s.deployment(set(AnnotationEnabled, "true"))
+	other.Name = "zz"
+	s.create(t, other)
+	s.awaitReason(t, other, ReasonServerUnavailable)
+	if w := s.writes.matching("/deployments/web"); len(w) > 0 {
+		t.Errorf("an outage of the server was written to a Deployment that is Ready: %q", w)
+	}
+
 	s.update(t, d, image("2"))
 	d = s.awaitReason(t, d, ReasonServerUnavailable)
 	if PauseOf(d) != Held {

@@ -212,6 +212,57 @@ func TestAdmit(t *testing.T) {
 	})
 }
 
+// TestAdmit_K24_declared: an apply that begins to declare the pause of a held
+// object makes it the user's; one that declared it before, or a patch, does not.
+func TestAdmit_K24_declared(t *testing.T) {
+	applies := func(manager, operation, fields string) change {
+		return func(d *appsv1.Deployment) {
+			d.ManagedFields = append(d.ManagedFields, metav1.ManagedFieldsEntry{
+				Manager: manager, Operation: metav1.ManagedFieldsOperationType(operation), FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}})
+		}
+	}
+	const declared, silent = `{"f:spec":{"f:paused":{}}}`, `{"f:spec":{"f:replicas":{}}}`
+	cases := map[string]struct {
+		old, write []change
+		want       Verdict
+	}{
+		"begins to declare it":           {held(applies("helm", "Apply", silent)), []change{applies("helm", "Apply", declared)}, Unmark},
+		"declared it before":             {held(applies("helm", "Apply", declared)), []change{image("2")}, Hold},
+		"declares false":                 {held(), []change{applies("helm", "Apply", declared), resume}, Hold},
+		"another manager begins":         {held(applies("helm", "Apply", declared)), []change{applies("kubectl", "Apply", declared)}, Unmark},
+		"an update, which declares none": {held(), []change{applies("kubectl", "Update", declared)}, Hold},
+	}
+	for name, c := range cases {
+		if got := Admit(false, deployment(c.old...), deployment(append(slices.Clone(c.old), c.write...)...)); got != c.want {
+			t.Errorf("%s: Admit = %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestTrim(t *testing.T) {
+	d := deployment(set("example.com/a", "b"))
+	d.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	if _, err := Trim(d); err != nil || d.Name != "web" || d.Annotations != nil || len(d.Spec.Template.Spec.Containers) > 0 {
+		t.Errorf("of a Deployment that is not adopted the cache keeps %s", show(d))
+	}
+	for name, d := range map[string]*appsv1.Deployment{
+		"adopted": deployment(free()...),
+		"left by an adoption": deployment(func(d *appsv1.Deployment) {
+			d.Spec.Template.Annotations = map[string]string{AnnotationHash: "x"}
+		}),
+		"with our finalizer": deployment(func(d *appsv1.Deployment) { d.Finalizers = []string{Finalizer} }),
+	} {
+		want := d.DeepCopy()
+		d.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+		if _, err := Trim(d); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, d); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
 func ref(secret, name string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: name}}}

@@ -49,6 +49,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		wait, err = r.letGo(ctx, d, s, in)
 	case in.Adopted:
 		wait, err = r.adopt(ctx, d, s, in)
+	case !ours(d) && s.mem.Resource == "" && s.mem.Operation == nil:
+		r.forget(req.NamespacedName)
 	default:
 		wait, err = r.handBack(ctx, d, s, in)
 	}
@@ -198,6 +200,12 @@ func (r *Reconciler) conclude(ctx context.Context, d *appsv1.Deployment, s *sess
 	unready := r.unreadyFor(s, rep)
 
 	before := ParseStatus(d)
+	if rep.reason == ReasonServerUnavailable && PauseOf(d) != Held &&
+		before.ready().Status == metav1.ConditionTrue && before.ObservedHash == ObservedHash(d) {
+		// Ready stays Ready: what was injected stands, and a server's restart is
+		// no reason to write to every Deployment of a cluster.
+		return rep.wait, nil
+	}
 	status := rep.status(before, d, s, userPaused, r.now())
 	if !rep.ready() && !release && unready < patience {
 		return min(nonzero(rep.wait, patience), patience-unready), nil

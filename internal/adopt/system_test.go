@@ -204,7 +204,7 @@ func (s *system) control(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme: testScheme(), Logger: logr.FromSlogHandler(log.Handler()),
-		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{s.ns: {}}, DefaultTransform: cache.TransformStripManagedFields()},
+		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{s.ns: {}}, ByObject: map[kube.Object]cache.ByObject{&appsv1.Deployment{}: {Transform: Trim}}},
 		Client: kube.Options{Cache: &kube.CacheOptions{DisableFor: []kube.Object{
 			&corev1.Secret{}, &corev1.ConfigMap{}, &appsv1.ReplicaSet{}}}},
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
