@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -345,6 +346,12 @@ var recipes = schema.GroupVersionResource{Group: "radapp.io", Version: "v1alpha3
 // ready waits until a Recipe is Ready.
 func (i installation) ready(t *testing.T, namespace, name string) {
 	t.Helper()
+	i.says(t, namespace, name, "True")
+}
+
+// says waits until a Recipe's Ready has the status and a message with all of the texts.
+func (i installation) says(t *testing.T, namespace, name, status string, texts ...string) {
+	t.Helper()
 	dyn, err := dynamic.NewForConfig(i.cluster(t))
 	if err != nil {
 		t.Fatal(err)
@@ -372,13 +379,14 @@ func (i installation) ready(t *testing.T, namespace, name string) {
 		last = conditions
 		for _, c := range conditions {
 			c, _ := c.(map[string]any)
-			if c["type"] == "Ready" && c["status"] == "True" {
+			message, _ := c["message"].(string)
+			if c["type"] == "Ready" && c["status"] == status && !slices.ContainsFunc(texts, func(s string) bool { return !strings.Contains(message, s) }) {
 				return true, nil
 			}
 		}
 		return false, nil
 	})
 	if err != nil {
-		t.Fatalf("Recipe %s/%s did not become Ready: %v; its conditions are %v%s", namespace, name, err, last, i.logs())
+		t.Fatalf("Recipe %s/%s does not say Ready %s %q: %v; its conditions are %v%s", namespace, name, status, texts, err, last, i.logs())
 	}
 }

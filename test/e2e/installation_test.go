@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/radial-project/radial/internal/client"
 	"github.com/radial-project/radial/internal/clustertest"
 )
 
@@ -126,15 +125,6 @@ func newInstallation(t *testing.T) installation {
 	})
 	i.must(t, "dev", "start", "--detach")
 	return i
-}
-
-func (i installation) server(t *testing.T) *client.Client {
-	t.Helper()
-	url, err := os.ReadFile(filepath.Join(i.dir, "server.url"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client.New(strings.TrimSpace(string(url)), client.Options{UserAgent: "radial-e2e"})
 }
 
 func (i installation) cluster(t *testing.T) *rest.Config {
