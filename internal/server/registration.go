@@ -226,10 +226,10 @@ func (s *Server) putType(w http.ResponseWriter, r *arm.Request) error {
 	}
 	p := body.Properties
 	err = s.editType(r, func(m *manifest.Manifest) error {
-		name, t, err := findType(m, r.Vars["type"])
+		_, t, err := findType(m, r.Vars["type"])
 		if err != nil {
-			name, t = r.Vars["type"], &manifest.Type{APIVersions: map[string]*manifest.APIVersion{}}
-			m.Types[name] = t
+			t = &manifest.Type{APIVersions: map[string]*manifest.APIVersion{}}
+			m.Types[r.Vars["type"]] = t
 		}
 		t.Capabilities, t.DefaultAPIVersion, t.Description = p.Capabilities, p.DefaultAPIVersion, p.Description
 		// Clients register a type before its versions: the default one is there
