@@ -50,12 +50,13 @@ type Surroundings struct {
 
 // Run runs one command line and returns its exit code.
 func Run(ctx context.Context, around Surroundings) int {
-	s := &session{Surroundings: around}
+	s := &session{Surroundings: around, cancel: func() {}}
 	root := s.root()
 	root.SetArgs(around.Args[1:])
 	root.SetIn(around.In)
 	root.SetOut(around.Out)
 	root.SetErr(around.Err)
+	defer func() { s.cancel() }()
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
@@ -73,6 +74,7 @@ type session struct {
 	group       string
 	environment string
 	timeout     time.Duration
+	cancel      context.CancelFunc // of --timeout
 
 	connected *client.Client
 	known     []resourceType // cached by types
@@ -158,7 +160,7 @@ func (s *session) begin(c *cobra.Command, _ []string) error {
 	if s.timeout > 0 {
 		ctx, cancel := context.WithTimeoutCause(c.Context(), s.timeout, errGaveUp)
 		c.SetContext(ctx)
-		cobra.OnFinalize(cancel)
+		s.cancel = cancel
 	}
 	return nil
 }

@@ -247,7 +247,7 @@ func (s *session) write(ctx context.Context, id core.ID, version string, body an
 	return r, err
 }
 
-// row values of a resource.
+// text is the value at a path of properties, "" where there is none.
 func text(properties map[string]any, path ...string) string {
 	for i, p := range path {
 		v, ok := properties[p]
