@@ -113,6 +113,8 @@ func TestAdopt_K4_refused(t *testing.T) {
 	if PauseOf(d) != Held || len(present(d)) > 0 {
 		t.Errorf("refused, yet pause %s and entries %v", PauseOf(d), present(d))
 	}
+	s.environment(t, "closed", "somewhere-else", s.ns)
+	s.awaitReady(t, d)
 }
 
 // TestHold_K23: Recipe and Deployment applied together give one ReplicaSet

@@ -149,7 +149,7 @@ func (r *Reconciler) goal(d *appsv1.Deployment, in Intent, p paired.Parents, rec
 // covers reports whether a live resource is this object's and has every value
 // of the goal, so that a controller that has just started need not PUT it.
 func covers(g paired.Goal, live *arm.Resource) bool {
-	if live == nil || live.Owner == nil || live.Owner.UID != g.Body.Owner.UID || client.State(live) != core.StateSucceeded {
+	if live == nil || live.Owner == nil || live.Owner.UID != g.Body.Owner.UID {
 		return false
 	}
 	raw, err := json.Marshal(g.Body.Properties)

@@ -242,6 +242,38 @@ func TestServerDown_K23(t *testing.T) {
 	}
 }
 
+// TestResume_K27: an operation that outlives a second is in the status with its
+// resume token, and a controller that starts anew finishes it without another
+// PUT.
+func TestResume_K27(t *testing.T) {
+	s := start(t)
+	s.server.Refuse(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, "/operationStatuses/") {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"id":"x","name":"x","status":"Updating","startTime":"2026-01-01T00:00:00Z"}`))
+		return true
+	})
+	d := s.deployment(set(AnnotationEnabled, "true"))
+	s.create(t, d)
+	d = s.awaitReason(t, d, ReasonUpdating)
+	op := ParseStatus(d).Operation
+	if op == nil || op.OperationKind != "PUT" || op.ResumeToken == "" || ParseStatus(d).Phrase != PhraseUpdating {
+		t.Fatalf("K-28 status %s", d.Annotations[AnnotationStatus])
+	}
+	s.stop()
+	s.server.Refuse(nil)
+	s.control(t)
+	d = s.awaitReady(t, d)
+	if ParseStatus(d).Operation != nil {
+		t.Errorf("the ended operation is still in the status: %s", d.Annotations[AnnotationStatus])
+	}
+	if n := s.server.Requests(http.MethodPut, "/containers/web"); n != 1 {
+		t.Errorf("%d PUTs of the container, want 1", n)
+	}
+}
+
 // TestControllerAway_K25: while the controller is away, writes are accepted
 // and held, and released when it is back.
 func TestControllerAway_K25(t *testing.T) {

@@ -12,9 +12,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/radial-project/radial/internal/client"
 	"github.com/radial-project/radial/internal/connection"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/paired"
@@ -69,7 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // connections. What it waits for comes as a change of the object, of a Recipe
 // or of the control plane; the duration it answers is a deadline, not a poll.
 func (r *Reconciler) adopt(ctx context.Context, d *appsv1.Deployment, s *session, in Intent) (time.Duration, error) {
-	key := client.ObjectKeyFromObject(d)
+	key := kube.ObjectKeyFromObject(d)
 	ref := r.reference(d, in)
 	recipes, err := r.recipes(ctx, d, in)
 	if err != nil {
@@ -187,7 +188,7 @@ func (r *Reconciler) conclude(ctx context.Context, d *appsv1.Deployment, s *sess
 	release := false
 	if PauseOf(d) == Held && rep.complete && !rep.blocked && !rep.updatingFirst(r.unreadyFor(s, rep)) {
 		live := new(appsv1.Deployment)
-		if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(d), live); err != nil {
+		if err := r.Reader.Get(ctx, kube.ObjectKeyFromObject(d), live); err != nil {
 			return 0, err
 		}
 		// The facts of this very object decide, whatever the cache said.
@@ -267,11 +268,17 @@ func (r *Reconciler) pair(ctx context.Context, d *appsv1.Deployment, s *session,
 		return p
 	}
 	paired.Intend(goal, &s.mem)
-	if !s.asked && s.mem.AppliedHash == "" && s.mem.Operation == nil {
-		// After a start: what is there already as wanted is not PUT again.
+	if !s.asked && s.mem.AppliedHash == "" {
+		// After a start: what is there already as wanted, or is on its way, is not
+		// PUT again.
 		live, _, err := r.API.Get(ctx, goal.ID, goal.APIVersion)
 		if err == nil && covers(goal, live) {
-			s.mem.AppliedHash = goal.Hash()
+			switch op := s.mem.Operation; {
+			case op != nil && op.OperationKind == paired.PUT && op.Hash == "":
+				op.Hash = goal.Hash()
+			case op == nil && client.State(live) == core.StateSucceeded:
+				s.mem.AppliedHash = goal.Hash()
+			}
 		}
 		s.asked = err == nil || core.IsCode(err, core.CodeNotFound)
 	}

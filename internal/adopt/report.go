@@ -70,8 +70,8 @@ func (rep *report) container(p pairing) {
 		rep.updating = true
 	case paired.Failed:
 		rep.fail(p.reason, p.message, p.waiting)
-		// A container that was taken in once and now fails to update does not
-		// keep a rollout whose data is complete.
+		// A container that fails where the control plane did not refuse the
+		// Deployment does not keep a rollout whose data is complete.
 		rep.blocked = p.reason != ReasonContainerFailed
 	}
 }
