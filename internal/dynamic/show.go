@@ -14,6 +14,19 @@ import (
 // declares for it, provisioningState, recipe and status.
 func (p *Provider) show(ctx context.Context, r core.Resource, tv *manifest.TypeVersion) (wire.Resource, error) {
 	tv = p.versionOf(r, tv)
+	if synchronous(tv) {
+		return p.showWith(r, tv, nil) // it has no operation that could make any
+	}
+	outputs, err := p.o.Store.Outputs(ctx, r.ID)
+	if err != nil {
+		return wire.Resource{}, err
+	}
+	return p.showWith(r, tv, outputs)
+}
+
+// showWith is show of a resource with its outputs and the type version that it
+// was written by.
+func (p *Provider) showWith(r core.Resource, tv *manifest.TypeVersion, outputs []core.Output) (wire.Resource, error) {
 	props, err := decode(r.Properties)
 	if err != nil {
 		return wire.Resource{}, err
@@ -47,14 +60,8 @@ func (p *Provider) show(ctx context.Context, r core.Resource, tv *manifest.TypeV
 		}
 		shown["recipe"] = recipe
 	}
-	if !synchronous(tv) {
-		outputs, err := p.o.Store.Outputs(ctx, r.ID)
-		if err != nil {
-			return wire.Resource{}, err
-		}
-		if len(outputs) > 0 {
-			shown["outputResources"] = showOutputs(outputs)
-		}
+	if len(outputs) > 0 {
+		shown["outputResources"] = showOutputs(outputs)
 	}
 	if len(shown) > 0 {
 		props[propStatus] = shown

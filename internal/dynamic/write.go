@@ -121,7 +121,11 @@ func (p *Provider) write(ctx context.Context, req Request, verb core.Verb, compo
 		if w.Operation != nil {
 			a.Operation = w.Operation.ID
 		}
-		a.Resource, err = p.show(ctx, r, tv)
+		if exists {
+			a.Resource, err = p.show(ctx, r, tv)
+		} else {
+			a.Resource, err = p.showWith(r, tv, nil) // a new one has no outputs
+		}
 		return a, err
 	}
 	return Answer{}, core.Errorf(core.CodeConflict, "%s is being changed by others faster than this request could be applied: repeat it", id).WithTarget(id.String())

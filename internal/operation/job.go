@@ -46,7 +46,9 @@ func (j *Job) SaveOutputs(ctx context.Context, put []core.Output, drop []core.ID
 func (p *Pool) run(ctx context.Context, leased store.Leased) {
 	job := &Job{Leased: leased, pool: p}
 	op := &job.Operation
-	log := p.o.Log.With("operation", op.ID, "verb", string(op.Verb), "resource", op.ResourceID.String())
+	log := func() *slog.Logger { // made when there is something to say
+		return p.o.Log.With("operation", op.ID, "verb", string(op.Verb), "resource", op.ResourceID.String())
+	}
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -76,7 +78,7 @@ func (p *Pool) run(ctx context.Context, leased store.Leased) {
 			p.release(op, log)
 			return
 		case core.IsCode(err, core.CodeFenced), ctx.Err() != nil:
-			log.Warn("operation left to another worker", "reason", reason(ctx, err))
+			log().Warn("operation left to another worker", "reason", reason(ctx, err))
 			return
 		default:
 			ending.Error = core.AsError(err)
@@ -113,9 +115,9 @@ func (p *Pool) call(ctx context.Context, job *Job) (outcome Outcome, err error) 
 
 // end commits the end. A store that is away for a moment is asked again while
 // the lease lasts; after that the operation is another worker's.
-func (p *Pool) end(ctx context.Context, e store.Ending, op *core.Operation, log *slog.Logger) {
+func (p *Pool) end(ctx context.Context, e store.Ending, op *core.Operation, log func() *slog.Logger) {
 	if e.State != core.StateSucceeded {
-		log.Info("operation ended", "state", string(e.State), "code", string(e.Error.Code), "error", e.Error.Message)
+		log().Info("operation ended", "state", string(e.State), "code", string(e.Error.Code), "error", e.Error.Message)
 	}
 	pause := 5 * time.Millisecond
 	for {
@@ -126,18 +128,18 @@ func (p *Pool) end(ctx context.Context, e store.Ending, op *core.Operation, log 
 		case err == nil:
 			return
 		case core.IsCode(err, core.CodeFenced):
-			log.Warn("operation was taken over before it could end")
+			log().Warn("operation was taken over before it could end")
 			return
 		case !core.IsCode(err, core.CodeUnavailable) && e.State == core.StateSucceeded:
-			log.Error("the end of an operation was not accepted", "error", err.Error())
+			log().Error("the end of an operation was not accepted", "error", err.Error())
 			e.State, e.Resource, e.Removed = core.StateFailed, nil, false
 			e.Error = core.Errorf(core.CodeInternal, "the work was done but its result could not be stored; the server's log has the reason under operation %s", op.ID)
 		case !core.IsCode(err, core.CodeUnavailable):
-			log.Error("the end of an operation was not accepted", "error", err.Error())
+			log().Error("the end of an operation was not accepted", "error", err.Error())
 			return
 		}
 		if errors.Is(context.Cause(ctx), errLeaseLost) || !p.pause(pause) {
-			log.Warn("the end of an operation could not be stored; it is left to another worker", "error", err.Error())
+			log().Warn("the end of an operation could not be stored; it is left to another worker", "error", err.Error())
 			return
 		}
 		pause = min(pause*2, time.Second)
@@ -145,9 +147,9 @@ func (p *Pool) end(ctx context.Context, e store.Ending, op *core.Operation, log 
 }
 
 // release gives the operation to whoever asks next.
-func (p *Pool) release(op *core.Operation, log *slog.Logger) {
+func (p *Pool) release(op *core.Operation, log func() *slog.Logger) {
 	if err := p.o.Queue.Renew(context.Background(), op.ID, op.Fence, p.o.Now()); err != nil && !core.IsCode(err, core.CodeFenced) {
-		log.Warn("lease could not be given back; it ends by itself", "error", err.Error())
+		log().Warn("lease could not be given back; it ends by itself", "error", err.Error())
 	}
 }
 

@@ -51,14 +51,14 @@ func (s *Server) await(r *arm.Request) (core.Operation, error) {
 	id := r.Vars["operation"]
 	wait := r.Wait()
 	if wait == 0 {
-		return s.o.Store.Operation(r.Context(), id)
+		return s.o.Store.Operation(short(r), id)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	// Registered before the first look: an end between the two is not missed.
 	ended, stop := s.o.Feed.Operation(id)
 	defer stop()
-	op, err := s.o.Store.Operation(r.Context(), id)
+	op, err := s.o.Store.Operation(short(r), id)
 	if err != nil || op.State.Terminal() {
 		return op, err
 	}
@@ -70,7 +70,7 @@ func (s *Server) await(r *arm.Request) (core.Operation, error) {
 			return op, err
 		}
 	}
-	return s.o.Store.Operation(r.Context(), id)
+	return s.o.Store.Operation(short(r), id)
 }
 
 // watch streams changes as newline-delimited JSON until the client goes away or

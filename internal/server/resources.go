@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -32,6 +33,11 @@ func request(r *arm.Request) (dynamic.Request, error) {
 	return req, nil
 }
 
+// short is the context of the few statements on one row that a request makes.
+// They end by themselves within moments, and a write that has begun is finished
+// also for a client that went away; watching for that costs more than they do.
+func short(r *arm.Request) context.Context { return context.WithoutCancel(r.Context()) }
+
 func (s *Server) get(w http.ResponseWriter, r *arm.Request) error {
 	id, err := r.ID()
 	if err != nil {
@@ -40,7 +46,7 @@ func (s *Server) get(w http.ResponseWriter, r *arm.Request) error {
 	if id.IsCollection() {
 		return s.list(w, r, id)
 	}
-	a, err := s.provider.Get(r.Context(), dynamic.Request{ID: id, APIVersion: r.APIVersion})
+	a, err := s.provider.Get(short(r), dynamic.Request{ID: id, APIVersion: r.APIVersion})
 	if err != nil {
 		return err
 	}
@@ -68,7 +74,7 @@ func (s *Server) put(w http.ResponseWriter, r *arm.Request) error {
 	if err != nil {
 		return err
 	}
-	a, err := s.provider.Put(r.Context(), req, body)
+	a, err := s.provider.Put(short(r), req, body)
 	if err != nil {
 		return err
 	}
@@ -84,7 +90,7 @@ func (s *Server) patch(w http.ResponseWriter, r *arm.Request) error {
 	if err != nil {
 		return err
 	}
-	a, err := s.provider.Patch(r.Context(), req, change)
+	a, err := s.provider.Patch(short(r), req, change)
 	if err != nil {
 		return err
 	}
@@ -106,7 +112,7 @@ func (s *Server) delete(w http.ResponseWriter, r *arm.Request) error {
 	if err != nil {
 		return err
 	}
-	a, err := s.provider.Delete(r.Context(), req, r.Header.Get(wire.HeaderOwnerUID))
+	a, err := s.provider.Delete(short(r), req, r.Header.Get(wire.HeaderOwnerUID))
 	switch {
 	case err != nil:
 		return err
