@@ -134,7 +134,7 @@ func TestBuiltinCapabilities(t *testing.T) {
 	r := NewRegistry(Builtin()...)
 	synchronous := []string{
 		"Applications.Core/applications", "Applications.Core/environments",
-		"Radius.Core/applications", "Radius.Core/bicepSettings", "Radius.Core/environments", "Radius.Core/recipePacks", "Radius.Core/terraformSettings",
+		"Radius.Core/applications", "Radius.Core/bicepSettings", "Radius.Core/environments", "Radius.Core/recipePacks", "Radius.Core/terraformSettings", "System.Authorization/roleAssignments",
 	}
 	inert := append([]string{"Applications.Core/containers", "Applications.Core/gateways", "Applications.Core/secretStores", "Applications.Core/volumes"}, synchronous...)
 	var gotSync, gotInert []string
