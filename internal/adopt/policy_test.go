@@ -218,7 +218,7 @@ func TestAdmit_K24_declared(t *testing.T) {
 	applies := func(manager, operation, fields string) change {
 		return func(d *appsv1.Deployment) {
 			d.ManagedFields = append(d.ManagedFields, metav1.ManagedFieldsEntry{
-				Manager: manager, Operation: metav1.ManagedFieldsOperationType(operation), FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}})
+				Manager: manager, Operation: metav1.ManagedFieldsOperationType(operation), FieldsV1: metav1.NewFieldsV1(fields)})
 		}
 	}
 	const declared, silent = `{"f:spec":{"f:paused":{}}}`, `{"f:spec":{"f:replicas":{}}}`
