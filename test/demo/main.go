@@ -158,7 +158,7 @@ It is left running. To look around:
   devcluster kubectl -n demo get deployments,recipes,secrets
   devcluster kubectl -n demo describe recipe db
   devcluster kubectl -n demo get deployment demo -o jsonpath='{.spec.template.spec.containers[0].env}'
-  helm -n demo rollback demo        # or uninstall: what Radial made goes with it
+  helm -n demo uninstall demo       # what Radial made goes with it
 
 To end it:  radial dev stop
 `, bin, dir)
