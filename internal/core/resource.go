@@ -62,7 +62,10 @@ type Resource struct {
 	Status json.RawMessage
 	// Secrets are the sealed secrets that a recipe returned, by name (D-27).
 	Secrets map[string]json.RawMessage
-	State   State
+	// Keyset is the version of the data keyset with which the oldest sealed
+	// value in Properties and Secrets was sealed, 0 when none is (D-24).
+	Keyset int64
+	State  State
 	// ETag changes with every change of the resource.
 	ETag string
 	// Application and Environment are the ids the resource belongs to, zero
@@ -114,10 +117,14 @@ type Operation struct {
 	LeaseUntil time.Time
 	// Attempts counts leases.
 	Attempts int
-	Created  time.Time
-	Started  time.Time
-	Ended    time.Time
-	Deadline time.Time
+	// CancelRequested is when its end was asked for while a worker held it,
+	// zero if it was not. The worker ends it as Canceled, the one that holds
+	// it now or the next one.
+	CancelRequested time.Time
+	Created         time.Time
+	Started         time.Time
+	Ended           time.Time
+	Deadline        time.Time
 }
 
 // OutputState says how far an output resource has come.

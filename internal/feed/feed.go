@@ -14,6 +14,9 @@
 //     its operation: a change is published after its commit, so either the
 //     read sees the end or the waiter is told.
 //   - A signal of work is never lost; several may become one.
+//   - When the store says that changes may have been missed ([store.ChangeReset],
+//     of a store that several processes share), every reader gets a Reset, every
+//     waiter and watcher is woken to look for itself, and there may be work.
 package feed
 
 import (
@@ -39,9 +42,15 @@ type Broker struct {
 	ring []store.Change
 	next int64
 	size int
+	// floor is the position below which a Reset of the store has put an end to
+	// the ring.
+	floor int64
 	// changed is closed by the next Publish; nil while nobody waits.
 	changed chan struct{}
 	waits   map[string]map[chan struct{}]struct{}
+	// alerts are woken by the kinds of changes that only processes care for:
+	// by an operation's id, or "" for manifests and keysets.
+	alerts map[alert]map[chan struct{}]struct{}
 	// ended holds the operations whose end is still in the ring.
 	ended map[string]int64
 }
@@ -53,6 +62,7 @@ func newBroker(size int) *Broker {
 	return &Broker{
 		work: make(chan struct{}, 1), size: size,
 		waits: map[string]map[chan struct{}]struct{}{}, ended: map[string]int64{},
+		alerts: map[alert]map[chan struct{}]struct{}{},
 	}
 }
 
@@ -64,6 +74,16 @@ func (b *Broker) Publish(changes []store.Change) {
 	work := false
 	b.mu.Lock()
 	for _, c := range changes {
+		switch c.Kind {
+		case store.ChangeState:
+		case store.ChangeReset:
+			b.reset(c)
+			work = true
+			continue
+		default:
+			b.alert(alert{c.Kind, c.Operation})
+			continue
+		}
 		b.append(c)
 		work = work || c.Work
 		if !ends(c) {
@@ -85,6 +105,61 @@ func (b *Broker) Publish(changes []store.Change) {
 	}
 }
 
+// reset takes a place in the ring that no reader can pass, and wakes those who
+// wait to look for themselves.
+func (b *Broker) reset(c store.Change) {
+	c.Operation = ""
+	b.append(c)
+	b.floor = b.next
+	clear(b.ended)
+	for _, set := range b.waits {
+		for ch := range set {
+			close(ch)
+		}
+	}
+	clear(b.waits)
+	for a := range b.alerts {
+		b.alert(a)
+	}
+}
+
+// alert is what a watcher is woken by.
+type alert struct {
+	kind      store.ChangeKind
+	operation string
+}
+
+func (b *Broker) alert(a alert) {
+	for ch := range b.alerts[a] {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Alert registers for a kind of change other than of state: cancel and messages
+// of one operation, manifests or keysets of the store (operation is "" then).
+// The channel holds one signal however many changes there are; a Reset signals
+// too. Register first, then read the store, then wait; stop releases it.
+func (b *Broker) Alert(kind store.ChangeKind, operation string) (more <-chan struct{}, stop func()) {
+	a, ch := alert{kind, operation}, make(chan struct{}, 1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.alerts[a] == nil {
+		b.alerts[a] = map[chan struct{}]struct{}{}
+	}
+	b.alerts[a][ch] = struct{}{}
+	return ch, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.alerts[a], ch)
+		if len(b.alerts[a]) == 0 {
+			delete(b.alerts, a)
+		}
+	}
+}
+
 // append puts one change into the ring, over the oldest when it is full.
 func (b *Broker) append(c store.Change) {
 	if len(b.ring) < b.size {
@@ -101,8 +176,8 @@ func (b *Broker) append(c store.Change) {
 
 func (b *Broker) at(pos int64) store.Change { return b.ring[pos%int64(b.size)] }
 
-// oldest is the lowest position that the ring still holds.
-func (b *Broker) oldest() int64 { return b.next - int64(len(b.ring)) }
+// oldest is the lowest position that a reader can still have.
+func (b *Broker) oldest() int64 { return max(b.next-int64(len(b.ring)), b.floor) }
 
 // ends reports whether a change is the end of an operation.
 func ends(c store.Change) bool {
@@ -191,11 +266,11 @@ func (b *Broker) Subscribe(since int64) *Subscription {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := &Subscription{b: b, pos: b.next, seq: b.newest()}
-	if len(b.ring) == 0 || since < b.at(b.oldest()).Seq || since > b.newest() {
+	if b.oldest() == b.next || since < b.at(b.oldest()).Seq || since > b.newest() {
 		s.reset = true
 		return s
 	}
-	n := sort.Search(len(b.ring), func(i int) bool { return b.at(b.oldest()+int64(i)).Seq > since })
+	n := sort.Search(int(b.next-b.oldest()), func(i int) bool { return b.at(b.oldest()+int64(i)).Seq > since })
 	s.pos, s.seq = b.oldest()+int64(n), since
 	return s
 }

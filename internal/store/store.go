@@ -14,8 +14,8 @@
 //     written.
 //   - Listeners see a change only after its commit, in the order of commits.
 //   - Errors are [core.Error]s: NotFound, Conflict, NameConflict,
-//     PreconditionFailed, OperationFenced, ServiceUnavailable (the store cannot
-//     be reached or written); anything else is a defect.
+//     OperationFenced, ServiceUnavailable (the store cannot be reached or
+//     written), and [Changed]; anything else is a defect.
 package store
 
 import (
@@ -31,7 +31,11 @@ type Store interface {
 	Reader
 	Writer
 	Queue
+	History
 	Registry
+	Keysets
+	Audit
+	Portable
 	// Close waits for writes under way and closes the store.
 	Close() error
 }
@@ -51,6 +55,30 @@ type Reader interface {
 	// group or a plane), everything it reaches by edges, those edges, and all
 	// output resources, in a constant number of statements.
 	Graph(ctx context.Context, root core.ID) (Graph, error)
+	// Dependents says what uses something (D-6).
+	Dependents(ctx context.Context, u Use) (Dependents, error)
+}
+
+// Use names what may be in use: Of, or Type.
+type Use struct {
+	// Of is a scope (used by all resources at and below it, a plane by its
+	// groups too), or a resource: an environment or an application (used by
+	// its members), or anything else (used by the resources that have an edge
+	// to it, as an environment has to its recipe packs). It does not use
+	// itself.
+	Of core.ID
+	// Type is used by its resources, with APIVersion not "" by those written
+	// with that version.
+	Type, APIVersion string
+	// Limit bounds the ids that are returned, not the count; 0 is no bound.
+	Limit int
+}
+
+// Dependents are the users of something: the first of them in the order of
+// their keys, and how many there are.
+type Dependents struct {
+	IDs   []core.ID `json:"ids"`
+	Count int       `json:"count"`
 }
 
 // Query selects resources. Zero fields do not restrict.
@@ -62,6 +90,9 @@ type Query struct {
 	Type        string
 	Application core.ID
 	Environment core.ID
+	// SealedBefore, when not 0, selects rows whose oldest sealed value was
+	// sealed with a version of the data keyset below it.
+	SealedBefore int64
 	// Limit bounds the page; 0 is no bound.
 	Limit int
 	// After is the Next of the page before.
@@ -111,22 +142,34 @@ type Writer interface {
 	// naming it); Expect (Changed, see there); no live operation (Conflict:
 	// "The target resource is in progress state: X."); the owner is the same,
 	// or w.Replaces names the one stored (NameConflict, with the stored
-	// core.Owner as Info "owner").
+	// core.Owner as Info "owner"). An owner on a resource that has none, made
+	// through the API, is a NameConflict too, with a zero core.Owner as Info;
+	// a write without an owner passes, and the stored owner stays.
+	//
+	// A write of a group or an application that was made implicitly makes it
+	// explicit: from then on it stays when its last member goes. The same
+	// resource among w.Parents does not.
 	//
 	// It returns the resource as stored, with its new ETag.
 	Accept(ctx context.Context, w Write) (core.Resource, error)
 	// AcceptDelete commits the operation that deletes a resource and sets its
-	// state. Same checks; NotFound if there is no such resource. With
-	// d.Operation nil the row goes at once, with its edges and outputs, and
-	// implicit parents that it leaves empty.
+	// state. Same checks; NotFound if there is no such resource; Conflict for a
+	// scope that holds anything, and with d.Unused for what is in use, naming
+	// the first users. With d.Operation nil the row goes at once, with its
+	// edges and outputs, and implicit parents that it leaves empty.
 	AcceptDelete(ctx context.Context, d Delete) (core.Resource, error)
 }
 
 // Write is a create or an update.
 type Write struct {
 	// Resource is the whole new row. ID keeps the stored case on an update.
-	// SystemData's created fields, Implicit, and Owner when zero, are kept from
-	// the stored row.
+	// SystemData's created fields, and Owner when zero, are kept from the
+	// stored row. Implicit is ignored: only Parents make implicit rows.
+	//
+	// Keyset must name the version of the oldest sealed value in the row, or
+	// an older one. With 0, a row that looks as if it held sealed values is
+	// taken to be sealed with the oldest version in use. A version that was
+	// disabled meanwhile is a Changed error: seal again and retry.
 	Resource core.Resource
 	// Operation is the job; ID, ResourceID, Verb, APIVersion, State, Group,
 	// Parent, Created and Deadline are given by the caller.
@@ -151,8 +194,12 @@ type Delete struct {
 	Operation *core.Operation
 	// State is the resource's state while the operation lives.
 	State core.State
-	// Expect as in Write.
+	// Expect as in Write, letter by letter: "" is the tag of no row, so that a
+	// delete must name a tag or "*".
 	Expect string
+	// Unused refuses to delete what something uses ([Use]), checked in the
+	// same transaction: no user can come between.
+	Unused bool
 	// OwnerUID, when not "", must be the stored owner's (else NameConflict).
 	OwnerUID string
 	Now      time.Time
@@ -161,11 +208,14 @@ type Delete struct {
 // Changed is the code of the error that says a row changed since it was read.
 const Changed core.Code = "Changed"
 
-// Queue is the operations table as a queue.
+// Queue is the operations table as a queue. Lease and Renew tell no change: who
+// holds a lease until when is of no interest to anybody else.
 type Queue interface {
 	// Lease takes up to max operations that wait (accepted and not parked, or
-	// with a lease that ran out), each with a new fence, oldest first, groups
-	// in turn. It returns at once, with none if there are none.
+	// with a lease that ran out), each with a new fence. Groups come in turn
+	// over all calls of a process, and each gives its oldest first: a group
+	// with a thousand operations does not hold back another's one (D-47). It
+	// returns at once, with none if there are none.
 	Lease(ctx context.Context, l Lease) ([]Leased, error)
 	// Renew moves the end of a lease. OperationFenced if it is lost.
 	Renew(ctx context.Context, op string, fence int64, until time.Time) error
@@ -173,11 +223,15 @@ type Queue interface {
 	Progress(ctx context.Context, op string, fence int64, s core.State) error
 	// Park gives up slot and lease until as many child operations (those with
 	// Parent op) as are live have ended (D-45); if none is live the operation
-	// waits for a worker at once.
+	// waits for a worker at once. It ends the fence: whoever parked can do no
+	// more under it, and the next lease has a new one.
 	Park(ctx context.Context, op string, fence int64) error
 	// SaveOutputs records outputs of the operation's resource: put inserts or
 	// replaces by id, drop removes. Fenced.
 	SaveOutputs(ctx context.Context, op string, fence int64, put []core.Output, drop []core.ID) error
+	// Append adds messages to the log of an operation; Seq is given by the
+	// store. Fenced.
+	Append(ctx context.Context, op string, fence int64, messages []Message) error
 	// End ends operation and resource together, wakes the parent when its last
 	// child ended, and removes implicit parents left empty by a deletion.
 	// OperationFenced if another worker holds a newer lease or it has ended.
@@ -185,6 +239,17 @@ type Queue interface {
 	// Pending counts live operations, and says when the earliest lease of
 	// another worker ends (zero if none): when to look again without a signal.
 	Pending(ctx context.Context) (n int, next time.Time, err error)
+	// Cancel ends an operation that no worker holds (waiting, parked, or with
+	// a lease that ran out) at once as Canceled, with its resource, and wakes
+	// its parent as End does; its own children go on. One that a worker holds
+	// is marked (CancelRequested) and its worker told by a [ChangeCancel]; to
+	// mark it again is nil. It returns the operation as it is then. Conflict
+	// if it has ended, NotFound if it is unknown.
+	Cancel(ctx context.Context, c Cancel) (core.Operation, error)
+	// Expire ends up to Limit operations that passed their deadline while no
+	// worker held them, as Cancel does, and returns them. Those held are their
+	// worker's to end.
+	Expire(ctx context.Context, e Expiry) ([]core.Operation, error)
 }
 
 // Lease asks for work.
@@ -224,14 +289,32 @@ type Registry interface {
 	DeleteManifest(ctx context.Context, namespace string) error
 	// Manifests returns all stored manifests by namespace.
 	Manifests(ctx context.Context) (map[string]json.RawMessage, error)
-	// Keyset returns the wrapped data keyset; when there is none, it stores
-	// and returns initial.
-	Keyset(ctx context.Context, initial []byte) ([]byte, error)
 }
+
+// ChangeKind says what a change is about.
+type ChangeKind string
+
+// The kinds of changes. All but ChangeState are for the server's processes and
+// of no interest to clients.
+const (
+	// ChangeState: a resource or an operation changed.
+	ChangeState ChangeKind = ""
+	// ChangeCancel: the end of the leased Operation was asked for.
+	ChangeCancel ChangeKind = "cancel"
+	// ChangeMessages: Operation has more messages.
+	ChangeMessages ChangeKind = "messages"
+	// ChangeManifests and ChangeKeysets: they are to be loaded again.
+	ChangeManifests ChangeKind = "manifests"
+	ChangeKeysets   ChangeKind = "keysets"
+	// ChangeReset: changes may have been missed; whatever was read before may
+	// be stale. Only a store of several processes says it.
+	ChangeReset ChangeKind = "reset"
+)
 
 // Change tells that a commit touched a resource or an operation.
 type Change struct {
-	// Seq grows by at least one with every change of a process.
+	Kind ChangeKind `json:"kind,omitempty"`
+	// Seq grows by at least one with every change that a process is told.
 	Seq       int64      `json:"seq"`
 	ID        core.ID    `json:"id"`
 	Operation string     `json:"operation,omitempty"`
@@ -242,5 +325,7 @@ type Change struct {
 	Work bool `json:"-"`
 }
 
-// Listener is told of changes after their commit, in order. It must not block.
+// Listener is told of changes after their commit, in order: those of its own
+// process and those of all others on the same store. It must not block and must
+// not call the store.
 type Listener func([]Change)

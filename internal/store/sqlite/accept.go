@@ -17,24 +17,29 @@ type current struct {
 	etag        string
 	state       core.State
 	owner       core.Owner
-	implicit    bool
 	application string // key, "" for none
 	system      core.SystemData
 	live        bool
+	// oldest is the oldest version of the data keyset in use, 0 for none; open
+	// says that the version asked for is in use.
+	oldest int64
+	open   bool
 	// known are those of the keys asked for that have a row.
 	known []string
 }
 
-// selectCurrent answers one row always. Its parameters: a JSON array of keys,
-// and the key of the resource.
+// selectCurrent answers one row always. Its parameters: a JSON array of keys, a
+// version of the data keyset, and the key of the resource.
 const selectCurrent = `SELECT (SELECT json_group_array(key) FROM resources WHERE key IN (SELECT value FROM json_each(?))),
-	r.id, r.etag, r.state, r.owner_cluster, r.owner_namespace, r.owner_kind, r.owner_name, r.owner_uid, r.implicit,
+	r.id, r.etag, r.state, r.owner_cluster, r.owner_namespace, r.owner_kind, r.owner_name, r.owner_uid,
 	r.application_key, r.system_data,
-	EXISTS (SELECT 1 FROM operations o WHERE o.resource_key = r.key AND o.ended = 0)
+	EXISTS (SELECT 1 FROM operations o WHERE o.resource_key = r.key AND o.ended = 0),
+	(SELECT min(version) FROM open_versions), EXISTS (SELECT 1 FROM open_versions WHERE version = ?)
 	FROM (SELECT 1) LEFT JOIN resources r ON r.key = ?`
 
-// current reads the row of id, and which of the keys have rows.
-func (t *tx) current(id core.ID, keys []string) (current, error) {
+// current reads the row of id, which of the keys have rows, and whether a
+// version of the data keyset is in use.
+func (t *tx) current(id core.ID, keys []string, keyset int64) (current, error) {
 	asked, err := json.Marshal(keys)
 	if err != nil {
 		return current{}, err
@@ -42,15 +47,16 @@ func (t *tx) current(id core.ID, keys []string) (current, error) {
 	var c current
 	var known string
 	var stored, etag, state, cluster, namespace, kind, name, uid, application, system sql.NullString
-	var implicit sql.NullBool
-	if _, err := t.row(selectCurrent, []any{string(asked), id.Key()}, &known, &stored, &etag, &state,
-		&cluster, &namespace, &kind, &name, &uid, &implicit, &application, &system, &c.live); err != nil {
+	var oldest sql.NullInt64
+	if _, err := t.row(selectCurrent, []any{string(asked), keyset, id.Key()}, &known, &stored, &etag, &state,
+		&cluster, &namespace, &kind, &name, &uid, &application, &system, &c.live, &oldest, &c.open); err != nil {
 		return current{}, err
 	}
 	if err := first(json.Unmarshal([]byte(known), &c.known), parseID(stored.String, &c.id), fromJSON(system, &c.system)); err != nil {
 		return current{}, err
 	}
-	c.exists, c.etag, c.state, c.implicit, c.application = stored.Valid, etag.String, core.State(state.String), implicit.Bool, application.String
+	c.exists, c.etag, c.state, c.application = stored.Valid, etag.String, core.State(state.String), application.String
+	c.oldest = oldest.Int64
 	c.owner = core.Owner{Cluster: cluster.String, Namespace: namespace.String, Kind: kind.String, Name: name.String, UID: uid.String}
 	return c, nil
 }
@@ -58,13 +64,16 @@ func (t *tx) current(id core.ID, keys []string) (current, error) {
 // check is the part of the checks that updates and deletes share, in order.
 func (c current) check(id core.ID, expect string) error {
 	if expect != "*" && expect != c.etag {
-		return core.Errorf(store.Changed, "%s has changed since it was read: read it again and retry", id).WithTarget(id.String())
+		return store.ChangedError(id)
 	}
 	if c.live {
 		return core.Errorf(core.CodeConflict, "The target resource is in progress state: %s.", c.state).WithTarget(id.String())
 	}
 	return nil
 }
+
+// sealed is the version of the data keyset that a row is to name.
+func (c current) sealed(r core.Resource) (int64, error) { return store.SealedWith(r, c.oldest, c.open) }
 
 // ownerConflict says that an object of a cluster has the resource already.
 func (c current) ownerConflict(id core.ID) error {
@@ -111,7 +120,7 @@ func (s *Store) accept(t *tx, w store.Write) (core.Resource, error) {
 		}
 		asked = append(asked, id.Key())
 	}
-	c, err := t.current(r.ID, asked)
+	c, err := t.current(r.ID, asked, r.Keyset)
 	if err != nil {
 		return r, err
 	}
@@ -125,6 +134,9 @@ func (s *Store) accept(t *tx, w store.Write) (core.Resource, error) {
 	if c.exists && !r.Owner.IsZero() && !sameOwner(c.owner, r.Owner) && (w.Replaces == "" || w.Replaces != c.owner.UID) {
 		return r, c.ownerConflict(c.id)
 	}
+	if r.Keyset, err = c.sealed(r); err != nil {
+		return r, err
+	}
 	for _, p := range missing {
 		p.ETag, p.Implicit = s.etag(), true
 		values, err := resourceValues(p, store.TypeOf(p.ID))
@@ -136,8 +148,9 @@ func (s *Store) accept(t *tx, w store.Write) (core.Resource, error) {
 		}
 		t.changed(store.Change{ID: p.ID, State: p.State})
 	}
+	r.Implicit = false
 	if c.exists {
-		r.ID, r.Implicit = c.id, c.implicit
+		r.ID = c.id
 		r.SystemData.CreatedAt, r.SystemData.CreatedBy, r.SystemData.CreatedByType = c.system.CreatedAt, c.system.CreatedBy, c.system.CreatedByType
 		if r.Owner.IsZero() {
 			r.Owner = c.owner
@@ -271,21 +284,20 @@ func (s *Store) AcceptDelete(ctx context.Context, d store.Delete) (core.Resource
 	return stored, err
 }
 
-// scopeHolds answers whether anything stands below a scope. Its parameters are
-// those of [below].
-const scopeHolds = `SELECT EXISTS (SELECT 1 FROM resources WHERE key > ? AND key < ?)`
+// shownUsers is how many users a refused deletion names.
+const shownUsers = 10
 
 // below are the bounds, exclusive, of the keys below a scope: "0" is the
 // character after "/". No pattern is matched, so a name may hold any character.
 func below(scopeKey string) (from, to string) { return scopeKey + "/", scopeKey + "0" }
 
 func (s *Store) acceptDelete(t *tx, d store.Delete) (core.Resource, error) {
-	c, err := t.current(d.ID, []string{})
+	c, err := t.current(d.ID, []string{}, 0)
 	if err != nil {
 		return core.Resource{}, err
 	}
 	if !c.exists {
-		return core.Resource{}, notFound(d.ID)
+		return core.Resource{}, store.NotFound(d.ID)
 	}
 	if err := c.check(c.id, d.Expect); err != nil {
 		return core.Resource{}, err
@@ -293,15 +305,14 @@ func (s *Store) acceptDelete(t *tx, d store.Delete) (core.Resource, error) {
 	if d.OwnerUID != "" && d.OwnerUID != c.owner.UID {
 		return core.Resource{}, c.ownerConflict(c.id)
 	}
-	if c.id.IsScope() {
-		// Only the transaction can know that no member came meanwhile.
-		from, to := below(c.id.Key())
-		var holds bool
-		if _, err := t.row(scopeHolds, []any{from, to}, &holds); err != nil {
+	if c.id.IsScope() || d.Unused {
+		// Only the transaction can know that no user came meanwhile.
+		used, err := dependents(t, store.Use{Of: c.id, Limit: shownUsers})
+		if err != nil {
 			return core.Resource{}, err
 		}
-		if holds {
-			return core.Resource{}, core.Errorf(core.CodeConflict, "%s still holds resources: delete them first", c.id).WithTarget(c.id.String())
+		if used.Count > 0 {
+			return core.Resource{}, store.InUse(c.id, used)
 		}
 	}
 	if d.Operation == nil {
@@ -325,10 +336,6 @@ func (s *Store) acceptDelete(t *tx, d store.Delete) (core.Resource, error) {
 		return r, err
 	}
 	return r, s.putOperation(t, r, d.Operation)
-}
-
-func notFound(id core.ID) *core.Error {
-	return core.Errorf(core.CodeNotFound, "The resource %s was not found.", id).WithTarget(id.String())
 }
 
 const (

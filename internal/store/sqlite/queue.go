@@ -119,7 +119,7 @@ func (t *tx) fenced(op string, fence int64) error {
 	case err != nil:
 		return err
 	case !found:
-		return core.Errorf(core.CodeNotFound, "The operation %s was not found.", op).WithTarget(op)
+		return store.OperationNotFound(op)
 	case ended != 0:
 		return core.Errorf(core.CodeFenced, "operation %s has ended: the work of fence %d no longer counts", op, fence).WithTarget(op)
 	}
@@ -188,24 +188,35 @@ const putOutputs = `INSERT INTO outputs (resource_key, key, ordinal, id, local_i
 	ON CONFLICT (resource_key, key) DO UPDATE SET id = excluded.id, local_id = excluded.local_id, state = excluded.state,
 		managed = excluded.managed, depends_on = excluded.depends_on, handle = excluded.handle`
 
-// SaveOutputs implements [store.Queue]: all of it in one commit, in four
-// statements however many outputs there are.
-func (s *Store) SaveOutputs(ctx context.Context, op string, fence int64, put []core.Output, drop []core.ID) error {
+func outputRows(put []core.Output) (string, error) {
 	rows := make([]outputRow, len(put))
 	for i, o := range put {
 		depends, err := toJSON(o.DependsOn, len(o.DependsOn) == 0)
 		if err != nil {
-			return core.Errorf(core.CodeInternal, "save output %s: %w", o.ID, err)
+			return "", core.Errorf(core.CodeInternal, "save output %s: %w", o.ID, err)
 		}
 		rows[i] = outputRow{o.ID.Key(), o.ID.String(), o.LocalID, string(o.State), o.Managed, depends, text(o.Handle)}
+	}
+	b, err := json.Marshal(rows)
+	if err != nil {
+		return "", core.Errorf(core.CodeInternal, "save outputs: %w", err)
+	}
+	return string(b), nil
+}
+
+// SaveOutputs implements [store.Queue]: all of it in one commit, in four
+// statements however many outputs there are.
+func (s *Store) SaveOutputs(ctx context.Context, op string, fence int64, put []core.Output, drop []core.ID) error {
+	putJSON, err := outputRows(put)
+	if err != nil {
+		return err
 	}
 	keys := make([]string, len(drop))
 	for i, id := range drop {
 		keys[i] = id.Key()
 	}
-	putJSON, err1 := json.Marshal(rows)
-	dropJSON, err2 := json.Marshal(keys)
-	if err := first(err1, err2); err != nil {
+	dropJSON, err := json.Marshal(keys)
+	if err != nil {
 		return core.Errorf(core.CodeInternal, "save outputs of operation %s: %w", op, err)
 	}
 	return s.writer.do(ctx, func(t *tx) error {
@@ -222,8 +233,8 @@ func (s *Store) SaveOutputs(ctx context.Context, op string, fence int64, put []c
 				return err
 			}
 		}
-		if len(rows) > 0 {
-			if _, err := t.exec(putOutputs, key, string(putJSON)); err != nil {
+		if len(put) > 0 {
+			if _, err := t.exec(putOutputs, key, putJSON); err != nil {
 				return err
 			}
 		}
@@ -251,6 +262,12 @@ func (s *Store) end(t *tx, e store.Ending) error {
 	if !found {
 		return t.fenced(e.Operation, e.Fence)
 	}
+	return s.ended(t, e, key, id, parent.String)
+}
+
+// ended brings what hangs on an operation that has just ended to its end: its
+// resource, and the operation that waits for it.
+func (s *Store) ended(t *tx, e store.Ending, key, id, parent string) error {
 	change := store.Change{Operation: e.Operation, State: e.State, Deleted: e.Removed}
 	if err := parseID(id, &change.ID); err != nil {
 		return err
@@ -259,17 +276,17 @@ func (s *Store) end(t *tx, e store.Ending) error {
 	if err := s.endResource(t, key, change.ID, e); err != nil {
 		return err
 	}
-	if parent.String == "" {
+	if parent == "" {
 		return nil
 	}
-	var parentState string
+	var parentID, state string
 	var parked bool
-	found, err = t.row(`UPDATE operations SET (children, parked) = `+liveChildren+` WHERE id = ? AND ended = 0 AND parked = 1 RETURNING resource_id, state, parked`,
-		[]any{parent.String}, &id, &parentState, &parked)
+	found, err := t.row(`UPDATE operations SET (children, parked) = `+liveChildren+` WHERE id = ? AND ended = 0 AND parked = 1 RETURNING resource_id, state, parked`,
+		[]any{parent}, &parentID, &state, &parked)
 	if err != nil || !found || parked {
 		return err
 	}
-	return t.changedOperation(id, parent.String, core.State(parentState), true)
+	return t.changedOperation(parentID, parent, core.State(state), true)
 }
 
 // endResource brings the row to where the operation ended.
@@ -286,8 +303,12 @@ func (s *Store) endResource(t *tx, key string, id core.ID, e store.Ending) error
 		if err != nil {
 			return core.Errorf(core.CodeInternal, "end operation %s: %w", e.Operation, err)
 		}
-		_, err = t.exec(`UPDATE resources SET state = ?, etag = ?, properties = ?, status = ?, secrets = ? WHERE key = ?`,
-			string(e.State), s.etag(), text(e.Resource.Properties), text(e.Resource.Status), secrets, key)
+		keyset, err := t.sealed(*e.Resource)
+		if err != nil {
+			return err
+		}
+		_, err = t.exec(`UPDATE resources SET state = ?, etag = ?, properties = ?, status = ?, secrets = ?, keyset = ? WHERE key = ?`,
+			string(e.State), s.etag(), text(e.Resource.Properties), text(e.Resource.Status), secrets, version(keyset), key)
 		return err
 	default:
 		_, err := t.exec(`UPDATE resources SET state = ?, etag = ? WHERE key = ?`, string(e.State), s.etag(), key)

@@ -61,7 +61,7 @@ func (s *Store) Get(ctx context.Context, id core.ID) (core.Resource, *core.Opera
 		FROM resources r LEFT JOIN operations o ON o.resource_key = r.key AND o.ended = 0 WHERE r.key = ?`,
 		[]any{id.Key()}, append(resource.columns(), operation.columns()...)...)
 	if errors.Is(err, sql.ErrNoRows) {
-		return core.Resource{}, nil, notFound(id)
+		return core.Resource{}, nil, store.NotFound(id)
 	}
 	if err != nil {
 		return core.Resource{}, nil, err
@@ -79,7 +79,7 @@ func (s *Store) Operation(ctx context.Context, id string) (core.Operation, error
 	var row operationRow
 	err := s.readRow(ctx, `SELECT `+operationColumns+` FROM operations o WHERE o.id = ?`, []any{id}, row.columns()...)
 	if errors.Is(err, sql.ErrNoRows) {
-		return core.Operation{}, core.Errorf(core.CodeNotFound, "The operation %s was not found.", id).WithTarget(id)
+		return core.Operation{}, store.OperationNotFound(id)
 	}
 	if err != nil {
 		return core.Operation{}, err
@@ -148,6 +148,9 @@ func listWhere(q store.Query) (string, []any) {
 	if !q.Environment.IsZero() {
 		add(hint+`r.environment_key = ?`, q.Environment.Key())
 		hint = "+"
+	}
+	if q.SealedBefore != 0 {
+		add(`r.keyset < ?`, q.SealedBefore)
 	}
 	switch {
 	case q.Type != "":

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/store"
 )
 
 // PutManifest implements [store.Registry]. Namespaces compare without case.
@@ -12,6 +13,7 @@ func (s *Store) PutManifest(ctx context.Context, namespace string, manifest json
 	return s.writer.do(ctx, func(t *tx) error {
 		_, err := t.exec(`INSERT INTO manifests (namespace, manifest) VALUES (?, ?)
 			ON CONFLICT (namespace) DO UPDATE SET manifest = excluded.manifest`, namespace, string(manifest))
+		t.changed(store.Change{Kind: store.ChangeManifests})
 		return err
 	})
 }
@@ -23,6 +25,7 @@ func (s *Store) DeleteManifest(ctx context.Context, namespace string) error {
 		if err == nil && n == 0 {
 			return core.Errorf(core.CodeNotFound, "The resource provider %s was not found.", namespace).WithTarget(namespace)
 		}
+		t.changed(store.Change{Kind: store.ChangeManifests})
 		return err
 	})
 }
@@ -40,23 +43,4 @@ func (s *Store) Manifests(ctx context.Context) (map[string]json.RawMessage, erro
 		return nil, err
 	}
 	return out, nil
-}
-
-// dataKeyset is the row of the one keyset there is.
-const dataKeyset = "data"
-
-// Keyset implements [store.Registry].
-func (s *Store) Keyset(ctx context.Context, initial []byte) ([]byte, error) {
-	var keyset []byte
-	err := s.writer.do(ctx, func(t *tx) error {
-		if _, err := t.exec(`INSERT INTO keysets (name, keyset) VALUES (?, ?) ON CONFLICT (name) DO NOTHING`, dataKeyset, initial); err != nil {
-			return err
-		}
-		_, err := t.row(`SELECT keyset FROM keysets WHERE name = ?`, []any{dataKeyset}, &keyset)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return keyset, nil
 }

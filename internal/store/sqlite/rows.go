@@ -32,9 +32,9 @@ func eachRow(ctx context.Context, st *sql.Stmt, args []any, each func(scan) erro
 const (
 	resourceColumns = `r.id, r.api_version, r.location, r.tags, r.properties, r.status, r.secrets, r.state, r.etag,
 		r.application, r.environment, r.owner_cluster, r.owner_namespace, r.owner_kind, r.owner_name, r.owner_uid,
-		r.implicit, r.system_data`
+		r.implicit, r.system_data, r.keyset`
 	operationColumns = `o.id, o.resource_id, o.verb, o.api_version, o.state, o.error, o.grp, o.parent, o.parked, o.children,
-		o.worker, o.fence, o.lease_until, o.attempts, o.created, o.started, o.ended, o.deadline`
+		o.worker, o.fence, o.lease_until, o.attempts, o.created, o.started, o.ended, o.deadline, o.cancel_requested`
 	outputColumns = `u.resource_key, u.id, u.local_id, u.state, u.managed, u.depends_on, u.handle`
 )
 
@@ -46,16 +46,17 @@ type resourceRow struct {
 	r                         core.Resource
 	id, application, env, sys string
 	tags, props, stat, secret sql.NullString
+	keyset                    sql.NullInt64
 }
 
 func (w *resourceRow) columns() []any {
 	o := &w.r.Owner
 	return []any{&w.id, &w.r.APIVersion, &w.r.Location, &w.tags, &w.props, &w.stat, &w.secret, &w.r.State, &w.r.ETag,
-		&w.application, &w.env, &o.Cluster, &o.Namespace, &o.Kind, &o.Name, &o.UID, &w.r.Implicit, &w.sys}
+		&w.application, &w.env, &o.Cluster, &o.Namespace, &o.Kind, &o.Name, &o.UID, &w.r.Implicit, &w.sys, &w.keyset}
 }
 
 func (w *resourceRow) resource() (core.Resource, error) {
-	w.r.Properties, w.r.Status = rawJSON(w.props), rawJSON(w.stat)
+	w.r.Properties, w.r.Status, w.r.Keyset = rawJSON(w.props), rawJSON(w.stat), w.keyset.Int64
 	err := first(
 		parseID(w.id, &w.r.ID), parseID(w.application, &w.r.Application), parseID(w.env, &w.r.Environment),
 		fromJSON(w.tags, &w.r.Tags), fromJSON(w.secret, &w.r.Secrets),
@@ -73,11 +74,12 @@ type operationRow struct {
 	id, resource, verb, version, state, fail, group, parent, worker sql.NullString
 	parked                                                          sql.NullBool
 	children, fence, until, attempts, created, started, ended, dead sql.NullInt64
+	cancel                                                          sql.NullInt64
 }
 
 func (w *operationRow) columns() []any {
 	return []any{&w.id, &w.resource, &w.verb, &w.version, &w.state, &w.fail, &w.group, &w.parent, &w.parked, &w.children,
-		&w.worker, &w.fence, &w.until, &w.attempts, &w.created, &w.started, &w.ended, &w.dead}
+		&w.worker, &w.fence, &w.until, &w.attempts, &w.created, &w.started, &w.ended, &w.dead, &w.cancel}
 }
 
 func (w *operationRow) operation() (core.Operation, error) {
@@ -86,6 +88,7 @@ func (w *operationRow) operation() (core.Operation, error) {
 		Group: w.group.String, Parent: w.parent.String, Parked: w.parked.Bool, Children: int(w.children.Int64),
 		Worker: w.worker.String, Fence: w.fence.Int64, LeaseUntil: moment(w.until.Int64), Attempts: int(w.attempts.Int64),
 		Created: moment(w.created.Int64), Started: moment(w.started.Int64), Ended: moment(w.ended.Int64), Deadline: moment(w.dead.Int64),
+		CancelRequested: moment(w.cancel.Int64),
 	}
 	if err := first(parseID(w.resource.String, &o.ResourceID), fromJSON(w.fail, &o.Error)); err != nil {
 		return core.Operation{}, fmt.Errorf("row of operation %s: %w", o.ID, err)
@@ -120,7 +123,7 @@ func resourceValues(r core.Resource, rowType string) ([]any, error) {
 		r.ID.Key(), r.ID.String(), strings.ToLower(rowType),
 		r.APIVersion, r.Location, tags, text(r.Properties), text(r.Status), secrets, string(r.State), r.ETag,
 		r.Application.String(), key(r.Application), r.Environment.String(), key(r.Environment),
-		r.Owner.Cluster, r.Owner.Namespace, r.Owner.Kind, r.Owner.Name, r.Owner.UID, r.Implicit, string(sys),
+		r.Owner.Cluster, r.Owner.Namespace, r.Owner.Kind, r.Owner.Name, r.Owner.UID, r.Implicit, string(sys), version(r.Keyset),
 	}, nil
 }
 
@@ -128,12 +131,12 @@ const (
 	insertResource = `INSERT INTO resources (key, id, type,
 		api_version, location, tags, properties, status, secrets, state, etag,
 		application, application_key, environment, environment_key,
-		owner_cluster, owner_namespace, owner_kind, owner_name, owner_uid, implicit, system_data)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		owner_cluster, owner_namespace, owner_kind, owner_name, owner_uid, implicit, system_data, keyset)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	updateResource = `UPDATE resources SET
 		api_version = ?, location = ?, tags = ?, properties = ?, status = ?, secrets = ?, state = ?, etag = ?,
 		application = ?, application_key = ?, environment = ?, environment_key = ?,
-		owner_cluster = ?, owner_namespace = ?, owner_kind = ?, owner_name = ?, owner_uid = ?, implicit = ?, system_data = ?
+		owner_cluster = ?, owner_namespace = ?, owner_kind = ?, owner_name = ?, owner_uid = ?, implicit = ?, system_data = ?, keyset = ?
 		WHERE key = ?`
 	insertOperation = `INSERT INTO operations (id, resource_key, resource_id, verb, api_version, state, grp, parent,
 		parked, children, worker, fence, lease_until, attempts, created, started, ended, deadline)
@@ -153,6 +156,14 @@ func nullable(s string) any {
 		return nil
 	}
 	return s
+}
+
+// version is a version of the data keyset as a row names it: NULL for none.
+func version(v int64) any {
+	if v == 0 {
+		return nil
+	}
+	return v
 }
 
 // text is a JSON value as a column keeps it.

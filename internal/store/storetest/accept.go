@@ -46,11 +46,11 @@ var acceptCases = map[string]func(*fixture){
 		_, live := f.get(ext("g", "a"))
 		f.same(w.Operation, live, "live operation")
 	},
-	"an update keeps case, creation, owner and implicitness": func(f *fixture) {
+	"an update keeps case, creation and owner": func(f *fixture) {
 		f.start([]string{"g"})
 		owner := core.Owner{Cluster: "local", Namespace: "n", Kind: "Deployment", Name: "web", UID: "u"}
 		first := f.write(ext("g", "Web"), func(w *store.Write) {
-			w.Resource.Owner, w.Resource.Implicit = owner, true
+			w.Resource.Owner = owner
 			w.Resource.SystemData = core.SystemData{CreatedBy: "first", CreatedAt: f.now, LastModifiedBy: "first"}
 		})
 		second := f.write(ext("G", "wEB"), func(w *store.Write) {

@@ -47,7 +47,9 @@ var ownerCases = map[string]func(*fixture){
 		f.start([]string{"g"})
 		f.write(ext("g", "web"))
 		_, err := f.Accept(f.ctx, f.put(ext("g", "web"), owned(deployment("one", "uid-1"))))
-		f.wantSays(f.wantCode(err, core.CodeNameConflict, "write"), "API")
+		e := f.wantCode(err, core.CodeNameConflict, "write")
+		f.wantSays(e, "API")
+		f.same([]core.ErrorInfo{{Type: "owner", Info: core.Owner{}}}, e.Info, "additional information")
 	},
 	"an owner's later writes and a user's pass": func(f *fixture) {
 		f.start([]string{"g"})
@@ -125,6 +127,31 @@ var parentCases = map[string]func(*fixture){
 		f.write(ext("g", "a"), implicit("g", "mine"))
 		f.gone(ext("g", "a"))
 		f.get(app("g", "mine"))
+	},
+	"K-5 what is written explicitly stays from then on": func(f *fixture) {
+		f.start(nil)
+		f.write(ext("g", "a"), implicit("g", "shop"))
+		before, _ := f.get(app("g", "shop"))
+		w := store.Write{Resource: before, Expect: before.ETag, Now: f.now} // as it was read
+		w.Resource.Tags = map[string]string{"mine": "now"}
+		r, err := f.Accept(f.ctx, w)
+		f.wantCode(err, "", "write the application")
+		if r.Implicit {
+			f.Error("the application is still implicit")
+		}
+		f.write(ext("g", "b"), implicit("g", "shop")) // a parent again: that changes nothing
+		f.gone(ext("g", "a"))
+		f.gone(ext("g", "b"))
+		if r, _ := f.get(app("g", "shop")); r.Implicit || r.Tags["mine"] != "now" {
+			f.Errorf("the application is %+v", r)
+		}
+		f.get(core.GroupID("g")) // it holds the application
+		f.write(core.GroupID("g"))
+		_, err = f.AcceptDelete(f.ctx, store.Delete{ID: app("g", "shop"), Expect: "*"})
+		f.wantCode(err, "", "delete the application")
+		if r, _ := f.get(core.GroupID("g")); r.Implicit {
+			f.Error("the group is still implicit")
+		}
 	},
 	"K-5 another resource keeps the group, and an application elsewhere goes with its own": func(f *fixture) {
 		f.start(nil)

@@ -66,9 +66,17 @@ func Run(t *testing.T, open func(t *testing.T, o ...Option) store.Store) {
 		{"Parents", parentCases},
 		{"Queue", queueCases},
 		{"Park", parkCases},
+		{"Fair", fairCases},
+		{"Cancel", cancelCases},
+		{"Deadline", deadlineCases},
+		{"Messages", messageCases},
+		{"History", historyCases},
 		{"Outputs", outputCases},
 		{"List", listCases},
 		{"Graph", graphCases},
+		{"Dependents", dependentCases},
+		{"Keysets", keysetCases},
+		{"Audit", auditCases},
 		{"Registry", registryCases},
 		{"Listener", listenerCases},
 		{"Model", modelCases},
@@ -284,7 +292,7 @@ func (f *fixture) wantSays(err error, parts ...string) {
 // same compares, with nil and empty alike.
 func (f *fixture) same(want, got any, what string) {
 	f.Helper()
-	if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
+	if d := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(core.Error{})); d != "" {
 		f.Errorf("%s (-want +got):\n%s", what, d)
 	}
 }
