@@ -20,9 +20,6 @@ import (
 // be disabled, and once it is, no row can come to name it: the database holds
 // that, so that no write under way at that moment loses a secret.
 type Keysets interface {
-	// Keyset returns the primary version, wrapped; when there is none, it
-	// stores initial as version 1 and returns that.
-	Keyset(ctx context.Context, initial []byte) ([]byte, error)
 	// Versions returns all versions, the oldest first, disabled ones included.
 	Versions(ctx context.Context) ([]Keyset, error)
 	// AddKeyset stores a further version, which nobody seals with yet.

@@ -289,6 +289,9 @@ type Registry interface {
 	DeleteManifest(ctx context.Context, namespace string) error
 	// Manifests returns all stored manifests by namespace.
 	Manifests(ctx context.Context) (map[string]json.RawMessage, error)
+	// Keyset returns the primary version of the data keyset, wrapped; when
+	// there is none, it stores initial as version 1 and returns that.
+	Keyset(ctx context.Context, initial []byte) ([]byte, error)
 }
 
 // ChangeKind says what a change is about.
