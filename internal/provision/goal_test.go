@@ -93,8 +93,8 @@ func TestPlan_K14(t *testing.T) {
 			s.Data[k] = []byte(v)
 		}
 		s.ManagedFields = []metav1.ManagedFieldsEntry{
-			{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{"f:note":{}}}`)}},
-			{Manager: FieldManager, FieldsV1: &metav1.FieldsV1{Raw: []byte(owned)}},
+			{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:note":{}}}`)},
+			{Manager: FieldManager, FieldsV1: metav1.NewFieldsV1(owned)},
 		}
 		return s
 	}

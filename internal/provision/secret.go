@@ -60,7 +60,7 @@ func ownedKeys(s *corev1.Secret) map[string]bool {
 		var fields struct {
 			Data map[string]json.RawMessage `json:"f:data"`
 		}
-		if json.Unmarshal(m.FieldsV1.Raw, &fields) != nil {
+		if json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		for f := range fields.Data {
