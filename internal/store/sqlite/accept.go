@@ -4,29 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"slices"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rules"
 )
-
-// current is what the checks of a write need of the row that stands.
-type current struct {
-	exists      bool
-	id          core.ID
-	etag        string
-	state       core.State
-	owner       core.Owner
-	application string // key, "" for none
-	system      core.SystemData
-	live        bool
-	// oldest is the oldest version of the data keyset in use, 0 for none; open
-	// says that the version asked for is in use.
-	oldest int64
-	open   bool
-	// known are those of the keys asked for that have a row.
-	known []string
-}
 
 // selectCurrent answers one row always. Its parameters: a JSON array of keys, a
 // version of the data keyset, and the key of the resource.
@@ -39,66 +21,26 @@ const selectCurrent = `SELECT (SELECT json_group_array(key) FROM resources WHERE
 
 // current reads the row of id, which of the keys have rows, and whether a
 // version of the data keyset is in use.
-func (t *tx) current(id core.ID, keys []string, keyset int64) (current, error) {
+func (t *tx) current(id core.ID, keys []string, keyset int64) (rules.Standing, error) {
 	asked, err := json.Marshal(keys)
 	if err != nil {
-		return current{}, err
+		return rules.Standing{}, err
 	}
-	var c current
+	var c rules.Standing
 	var known string
 	var stored, etag, state, cluster, namespace, kind, name, uid, application, system sql.NullString
 	var oldest sql.NullInt64
 	if _, err := t.row(selectCurrent, []any{string(asked), keyset, id.Key()}, &known, &stored, &etag, &state,
-		&cluster, &namespace, &kind, &name, &uid, &application, &system, &c.live, &oldest, &c.open); err != nil {
-		return current{}, err
+		&cluster, &namespace, &kind, &name, &uid, &application, &system, &c.Live, &oldest, &c.Open); err != nil {
+		return rules.Standing{}, err
 	}
-	if err := first(json.Unmarshal([]byte(known), &c.known), parseID(stored.String, &c.id), fromJSON(system, &c.system)); err != nil {
-		return current{}, err
+	if err := first(json.Unmarshal([]byte(known), &c.Known), parseID(stored.String, &c.ID), fromJSON(system, &c.System)); err != nil {
+		return rules.Standing{}, err
 	}
-	c.exists, c.etag, c.state, c.application = stored.Valid, etag.String, core.State(state.String), application.String
-	c.oldest = oldest.Int64
-	c.owner = core.Owner{Cluster: cluster.String, Namespace: namespace.String, Kind: kind.String, Name: name.String, UID: uid.String}
+	c.Exists, c.ETag, c.State, c.Application = stored.Valid, etag.String, core.State(state.String), application.String
+	c.Oldest = oldest.Int64
+	c.Owner = core.Owner{Cluster: cluster.String, Namespace: namespace.String, Kind: kind.String, Name: name.String, UID: uid.String}
 	return c, nil
-}
-
-// check is the part of the checks that updates and deletes share, in order.
-func (c current) check(id core.ID, expect string) error {
-	if expect != "*" && expect != c.etag {
-		return store.ChangedError(id)
-	}
-	if c.live {
-		return core.Errorf(core.CodeConflict, "The target resource is in progress state: %s.", c.state).WithTarget(id.String())
-	}
-	return nil
-}
-
-// sealed is the version of the data keyset that a row is to name.
-func (c current) sealed(r core.Resource) (int64, error) { return store.SealedWith(r, c.oldest, c.open) }
-
-// ownerConflict says that an object of a cluster has the resource already.
-func (c current) ownerConflict(id core.ID) error {
-	e := core.Errorf(core.CodeNameConflict, "%s belongs to %s %s/%s of cluster %s: rename the new object, or remove that one",
-		id, c.owner.Kind, c.owner.Namespace, c.owner.Name, c.owner.Cluster)
-	if c.owner.IsZero() {
-		e = core.Errorf(core.CodeNameConflict, "%s was made through the API and stands for no object of a cluster: rename the object, or delete that resource", id)
-	}
-	e = e.WithTarget(id.String())
-	e.Info = []core.ErrorInfo{{Type: "owner", Info: c.owner}}
-	return e
-}
-
-func sameOwner(a, b core.Owner) bool { return a == b || a.UID != "" && a.UID == b.UID }
-
-// parentScope is the scope whose row must be there before a row of id: its
-// group or plane; the zero ID for a plane.
-func parentScope(id core.ID) core.ID {
-	if id.Provider != "" {
-		return id.Scope()
-	}
-	if n := len(id.Scopes); n > 0 {
-		return core.ID{Plane: id.Plane, Scopes: id.Scopes[:n-1]}
-	}
-	return core.ID{}
 }
 
 // Accept implements [store.Writer].
@@ -112,29 +54,12 @@ func (s *Store) Accept(ctx context.Context, w store.Write) (core.Resource, error
 }
 
 func (s *Store) accept(t *tx, w store.Write) (core.Resource, error) {
-	r := w.Resource
-	var asked []string
-	for _, id := range slices.Concat([]core.ID{r.ID}, ids(w.Parents)) {
-		if scope := parentScope(id); !scope.IsZero() {
-			asked = append(asked, scope.Key())
-		}
-		asked = append(asked, id.Key())
-	}
-	c, err := t.current(r.ID, asked, r.Keyset)
+	c, err := t.current(w.Resource.ID, rules.Asked(w), w.Resource.Keyset)
 	if err != nil {
-		return r, err
+		return core.Resource{}, err
 	}
-	missing, err := missingParents(r.ID, w.Parents, c.known)
+	r, missing, err := c.Compose(w)
 	if err != nil {
-		return r, err
-	}
-	if err := c.check(r.ID, w.Expect); err != nil {
-		return r, err
-	}
-	if c.exists && !r.Owner.IsZero() && !sameOwner(c.owner, r.Owner) && (w.Replaces == "" || w.Replaces != c.owner.UID) {
-		return r, c.ownerConflict(c.id)
-	}
-	if r.Keyset, err = c.sealed(r); err != nil {
 		return r, err
 	}
 	for _, p := range missing {
@@ -148,69 +73,22 @@ func (s *Store) accept(t *tx, w store.Write) (core.Resource, error) {
 		}
 		t.changed(store.Change{ID: p.ID, State: p.State})
 	}
-	r.Implicit = false
-	if c.exists {
-		r.ID = c.id
-		r.SystemData.CreatedAt, r.SystemData.CreatedBy, r.SystemData.CreatedByType = c.system.CreatedAt, c.system.CreatedBy, c.system.CreatedByType
-		if r.Owner.IsZero() {
-			r.Owner = c.owner
-		}
-	}
 	r.ETag = s.etag()
-	if err := t.putResource(r, c.exists); err != nil {
+	if err := t.putResource(r, c.Exists); err != nil {
 		return r, err
 	}
-	if err := t.putEdges(r.ID, w.Edges, c.exists); err != nil {
+	if err := t.putEdges(r.ID, w.Edges, c.Exists); err != nil {
 		return r, err
 	}
 	if err := s.putOperation(t, r, w.Operation); err != nil {
 		return r, err
 	}
-	if old := c.application; old != "" && old != r.Application.Key() {
-		// It moved to another application, and may have been the last here.
-		if err := t.removeEmptyParents(r.ID, old); err != nil {
+	if c.Moved(r) {
+		if err := t.removeEmptyParents(r.ID, c.Application); err != nil {
 			return r, err
 		}
 	}
 	return r, nil
-}
-
-// missingParents returns those of parents that have no row, and NotFound when
-// the scope of id, or of one to be made, neither has nor gets one.
-func missingParents(id core.ID, parents []core.Resource, known []string) ([]core.Resource, error) {
-	known = slices.Clone(known)
-	var missing []core.Resource
-	for _, p := range parents {
-		if slices.Contains(known, p.ID.Key()) {
-			continue
-		}
-		if err := inScope(p.ID, known); err != nil {
-			return nil, err
-		}
-		known = append(known, p.ID.Key())
-		missing = append(missing, p)
-	}
-	return missing, inScope(id, known)
-}
-
-func inScope(id core.ID, known []string) error {
-	scope := parentScope(id)
-	if scope.IsZero() || slices.Contains(known, scope.Key()) {
-		return nil
-	}
-	what := "plane"
-	if len(scope.Scopes) > 0 {
-		what = "resource group"
-	}
-	return core.Errorf(core.CodeNotFound, "the %s %s does not exist: create it first", what, scope).WithTarget(scope.String())
-}
-
-func ids(rs []core.Resource) []core.ID {
-	out := make([]core.ID, len(rs))
-	for i, r := range rs {
-		out[i] = r.ID
-	}
-	return out
 }
 
 // putResource writes a whole row.
@@ -266,7 +144,7 @@ func (s *Store) putOperation(t *tx, r core.Resource, o *core.Operation) error {
 	if o != nil {
 		change.Operation, change.Work = o.ID, true
 		if _, err := t.exec(insertOperation, o.ID, r.ID.Key(), r.ID.String(), string(o.Verb), o.APIVersion, string(o.State),
-			o.Group, nullable(o.Parent), s.nanos(o.Created), column(o.Deadline)); err != nil {
+			o.Group, nullable(o.Parent), s.nanos(o.Created), column(o.Deadline), o.Trace); err != nil {
 			return err
 		}
 	}
@@ -284,35 +162,22 @@ func (s *Store) AcceptDelete(ctx context.Context, d store.Delete) (core.Resource
 	return stored, err
 }
 
-// shownUsers is how many users a refused deletion names.
-const shownUsers = 10
-
-// below are the bounds, exclusive, of the keys below a scope: "0" is the
-// character after "/". No pattern is matched, so a name may hold any character.
-func below(scopeKey string) (from, to string) { return scopeKey + "/", scopeKey + "0" }
-
 func (s *Store) acceptDelete(t *tx, d store.Delete) (core.Resource, error) {
 	c, err := t.current(d.ID, []string{}, 0)
 	if err != nil {
 		return core.Resource{}, err
 	}
-	if !c.exists {
-		return core.Resource{}, store.NotFound(d.ID)
-	}
-	if err := c.check(c.id, d.Expect); err != nil {
+	if err := c.CheckDelete(d); err != nil {
 		return core.Resource{}, err
 	}
-	if d.OwnerUID != "" && d.OwnerUID != c.owner.UID {
-		return core.Resource{}, c.ownerConflict(c.id)
-	}
-	if c.id.IsScope() || d.Unused {
+	if c.ID.IsScope() || d.Unused {
 		// Only the transaction can know that no user came meanwhile.
-		used, err := dependents(t, store.Use{Of: c.id, Limit: shownUsers})
+		used, err := dependents(t, store.Use{Of: c.ID, Limit: rules.ShownUsers})
 		if err != nil {
 			return core.Resource{}, err
 		}
 		if used.Count > 0 {
-			return core.Resource{}, store.InUse(c.id, used)
+			return core.Resource{}, rules.InUse(c.ID, used)
 		}
 	}
 	if d.Operation == nil {
@@ -320,8 +185,8 @@ func (s *Store) acceptDelete(t *tx, d store.Delete) (core.Resource, error) {
 		if _, err := t.row(`DELETE FROM resources WHERE key = ? RETURNING `+bare(resourceColumns, "r"), []any{d.ID.Key()}, row.columns()...); err != nil {
 			return core.Resource{}, err
 		}
-		t.changed(store.Change{ID: c.id, Deleted: true})
-		if err := t.removeEmptyParents(c.id, c.application); err != nil {
+		t.changed(store.Change{ID: c.ID, Deleted: true})
+		if err := t.removeEmptyParents(c.ID, c.Application); err != nil {
 			return core.Resource{}, err
 		}
 		return row.resource()
@@ -365,7 +230,7 @@ func (t *tx) removeEmptyParents(id core.ID, applicationKey string) error {
 		if len(scope.Scopes) == 0 {
 			continue // planes are not made implicitly
 		}
-		from, to := below(scope.Key())
+		from, to := rules.Below(scope.Key())
 		if _, err := t.removeImplicit(removeEmptyGroup, scope.Key(), from, to); err != nil {
 			return err
 		}

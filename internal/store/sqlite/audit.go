@@ -10,6 +10,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rules"
 )
 
 const insertAudit = `INSERT INTO audit (time, principal, action, target, target_key, allowed, reason, source, request)
@@ -68,7 +69,7 @@ func (s *Store) AuditRecords(ctx context.Context, q store.AuditQuery) (store.Aud
 	}
 	if q.Target != "" {
 		key := strings.TrimSuffix(strings.ToLower(q.Target), "/")
-		from, to := below(key)
+		from, to := rules.Below(key)
 		add(`(a.target_key = ? OR a.target_key > ? AND a.target_key < ?)`, key, from, to)
 	}
 	if q.Refused {

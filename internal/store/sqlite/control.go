@@ -7,6 +7,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rules"
 )
 
 // messageRow is a message as it goes to insertMessages.
@@ -77,7 +78,7 @@ func (s *Store) cancel(t *tx, c store.Cancel) (core.Operation, error) {
 	if o, err = t.operation(`SELECT `+operationColumns+` FROM operations o WHERE o.id = ?`, c.Operation); err != nil {
 		return core.Operation{}, err
 	}
-	return core.Operation{}, store.NotCancelable(c.Operation, o)
+	return core.Operation{}, rules.NotCancelable(c.Operation, o)
 }
 
 // cut ends an operation that no worker holds, as Canceled; nil when there is no
@@ -178,12 +179,12 @@ func (s *Store) Sweep(ctx context.Context, w store.Sweep) (int, error) {
 func (t *tx) sealed(r core.Resource) (int64, error) {
 	var oldest sql.NullInt64
 	var open bool
-	if r.Keyset == 0 && !store.LooksSealed(r) {
+	if r.Keyset == 0 && !rules.LooksSealed(r) {
 		return 0, nil
 	}
 	if _, err := t.row(`SELECT (SELECT min(version) FROM open_versions), EXISTS (SELECT 1 FROM open_versions WHERE version = ?)`,
 		[]any{r.Keyset}, &oldest, &open); err != nil {
 		return 0, err
 	}
-	return store.SealedWith(r, oldest.Int64, open)
+	return rules.SealedWith(r, oldest.Int64, open)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rules"
 )
 
 // Operations implements [store.History]. A page is one walk down one index from
@@ -124,7 +125,7 @@ func useWhere(u store.Use) (string, []any) {
 	case u.Type != "":
 		return `r.type = ?`, []any{strings.ToLower(u.Type)}
 	case u.Of.IsScope():
-		from, to := below(u.Of.Key())
+		from, to := rules.Below(u.Of.Key())
 		if store.TypeOf(u.Of) == store.TypePlane {
 			return `r.key > ? AND r.key < ?`, []any{from, to}
 		}

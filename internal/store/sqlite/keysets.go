@@ -7,6 +7,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rules"
 )
 
 const (
@@ -77,7 +78,7 @@ func (s *Store) AddKeyset(ctx context.Context, wrapped []byte, now time.Time) (s
 			return err
 		}
 		if added.Valid {
-			return store.KeysetWaits(added.Int64)
+			return rules.KeysetWaits(added.Int64)
 		}
 		at := s.nanos(now)
 		k = store.Keyset{Version: last.Int64 + 1, State: store.KeysetAdded, Wrapped: wrapped, Created: moment(at), Changed: moment(at)}
@@ -99,7 +100,7 @@ func (s *Store) PromoteKeyset(ctx context.Context, version int64, liveSince, now
 			return err
 		}
 		if k == nil || k.State != store.KeysetAdded {
-			return store.KeysetNot(version, k, store.KeysetAdded)
+			return rules.KeysetNot(version, k, store.KeysetAdded)
 		}
 		var behind []string
 		if err := t.rows(`SELECT name FROM replicas WHERE seen >= ? AND keyset < ? ORDER BY name`, []any{column(liveSince), version}, func(sc scan) error {
@@ -111,7 +112,7 @@ func (s *Store) PromoteKeyset(ctx context.Context, version int64, liveSince, now
 			return err
 		}
 		if len(behind) > 0 {
-			return store.KeysetUnacknowledged(version, behind)
+			return rules.KeysetUnacknowledged(version, behind)
 		}
 		at := s.nanos(now)
 		if _, err := t.exec(`UPDATE versions SET state = 'Retired', changed = ? WHERE state = 'Primary'`, at); err != nil {
@@ -131,14 +132,14 @@ func (s *Store) DisableKeyset(ctx context.Context, version int64, now time.Time)
 			return err
 		}
 		if k == nil || k.State == store.KeysetPrimary {
-			return store.KeysetNot(version, k, store.KeysetRetired)
+			return rules.KeysetNot(version, k, store.KeysetRetired)
 		}
 		var rows int64
 		if _, err := t.row(`SELECT count(*) FROM resources WHERE keyset = ?`, []any{version}, &rows); err != nil {
 			return err
 		}
 		if rows > 0 {
-			return store.KeysetInUse(version, rows)
+			return rules.KeysetInUse(version, rows)
 		}
 		if _, err := t.exec(`DELETE FROM open_versions WHERE version = ?`, version); err != nil {
 			return err
@@ -154,7 +155,7 @@ func (s *Store) Rewrap(ctx context.Context, version int64, wrapped []byte) error
 	return s.writer.do(ctx, func(t *tx) error {
 		n, err := t.exec(`UPDATE versions SET wrapped = ? WHERE version = ?`, wrapped, version)
 		if err == nil && n == 0 {
-			err = store.KeysetNot(version, nil, "")
+			err = rules.KeysetNot(version, nil, "")
 		}
 		return err
 	})
@@ -171,17 +172,17 @@ func (s *Store) Reseal(ctx context.Context, r store.Resealing) error {
 		if err != nil {
 			return err
 		}
-		if !c.exists {
-			return store.NotFound(r.ID)
+		if !c.Exists {
+			return rules.NotFound(r.ID)
 		}
-		if r.Keyset != 0 && !c.open {
-			return store.KeysetGone(r.ID, r.Keyset)
+		if r.Keyset != 0 && !c.Open {
+			return rules.KeysetGone(r.ID, r.Keyset)
 		}
 		n, err := t.exec(`UPDATE resources SET properties = ?, secrets = ?, keyset = ?
 			WHERE key = ? AND (etag = ? OR ? = '*') AND keyset IS NOT NULL AND (keyset < ? OR ? = 0)`,
 			text(r.Properties), secrets, version(r.Keyset), r.ID.Key(), r.Expect, r.Expect, r.Keyset, r.Keyset)
 		if err == nil && n == 0 {
-			err = store.ChangedError(r.ID)
+			err = rules.ChangedError(r.ID)
 		}
 		return err
 	})

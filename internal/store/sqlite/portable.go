@@ -9,6 +9,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rules"
 )
 
 const (
@@ -113,7 +114,7 @@ func exportedResource(sc scan) (store.Record, error) {
 		return store.Record{}, err
 	}
 	out := &store.ResourceRecord{Resource: r}
-	out.Edges, out.Outputs, err = store.ParseBelongings(r.ID, edges, outputs)
+	out.Edges, out.Outputs, err = rules.ParseBelongings(r.ID, edges, outputs)
 	return store.Record{Resource: out}, err
 }
 
@@ -131,7 +132,7 @@ func (s *Store) Import(ctx context.Context, next func() (store.Record, error)) e
 		}
 		for i, k := range store.Kinds {
 			if n[i] > 0 {
-				return store.NotEmpty("store "+s.path, k, n[i])
+				return rules.NotEmpty("store "+s.path, k, n[i])
 			}
 		}
 		for {
@@ -183,7 +184,7 @@ func (t *tx) importRecord(r store.Record) (err error) {
 		// A lease belongs to a worker of then; its fence still counts.
 		_, err = t.exec(importOperation, o.ID, o.ResourceID.Key(), o.ResourceID.String(), string(o.Verb), o.APIVersion, string(o.State), fail,
 			o.Group, nullable(o.Parent), o.Parked, o.Children, o.Fence, o.Attempts,
-			column(o.Created), column(o.Started), column(o.Ended), column(o.Deadline), column(o.CancelRequested))
+			column(o.Created), column(o.Started), column(o.Ended), column(o.Deadline), column(o.CancelRequested), o.Trace)
 	case store.KindMessage:
 		m := r.Message
 		_, err = t.exec(`INSERT INTO messages (operation, seq, time, text) VALUES (?, ?, ?, ?)`, m.Operation, m.Message.Seq, column(m.Message.Time), m.Message.Text)
@@ -200,8 +201,8 @@ func (t *tx) importRecord(r store.Record) (err error) {
 }
 
 const importOperation = `INSERT INTO operations (id, resource_key, resource_id, verb, api_version, state, error, grp, parent,
-	parked, children, worker, fence, lease_until, attempts, created, started, ended, deadline, cancel_requested)
-	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', ?, 0, ?, ?, ?, ?, ?, ?)`
+	parked, children, worker, fence, lease_until, attempts, created, started, ended, deadline, cancel_requested, trace)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', ?, 0, ?, ?, ?, ?, ?, ?, ?)`
 
 // Integrity implements [store.Portable].
 func (s *Store) Integrity(ctx context.Context) ([]string, error) {

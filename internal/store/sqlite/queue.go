@@ -8,6 +8,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rules"
 )
 
 // liveChildren answers the pair (children, parked) of an operation as it must be now.
@@ -119,11 +120,9 @@ func (t *tx) fenced(op string, fence int64) error {
 	case err != nil:
 		return err
 	case !found:
-		return store.OperationNotFound(op)
-	case ended != 0:
-		return core.Errorf(core.CodeFenced, "operation %s has ended: the work of fence %d no longer counts", op, fence).WithTarget(op)
+		return rules.OperationNotFound(op)
 	}
-	return core.Errorf(core.CodeFenced, "operation %s is under fence %d now: the work of fence %d no longer counts", op, newest, fence).WithTarget(op)
+	return rules.Fenced(op, fence, newest, ended != 0)
 }
 
 // Progress implements [store.Queue].

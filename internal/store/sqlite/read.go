@@ -8,6 +8,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rules"
 )
 
 const (
@@ -61,7 +62,7 @@ func (s *Store) Get(ctx context.Context, id core.ID) (core.Resource, *core.Opera
 		FROM resources r LEFT JOIN operations o ON o.resource_key = r.key AND o.ended = 0 WHERE r.key = ?`,
 		[]any{id.Key()}, append(resource.columns(), operation.columns()...)...)
 	if errors.Is(err, sql.ErrNoRows) {
-		return core.Resource{}, nil, store.NotFound(id)
+		return core.Resource{}, nil, rules.NotFound(id)
 	}
 	if err != nil {
 		return core.Resource{}, nil, err
@@ -79,7 +80,7 @@ func (s *Store) Operation(ctx context.Context, id string) (core.Operation, error
 	var row operationRow
 	err := s.readRow(ctx, `SELECT `+operationColumns+` FROM operations o WHERE o.id = ?`, []any{id}, row.columns()...)
 	if errors.Is(err, sql.ErrNoRows) {
-		return core.Operation{}, store.OperationNotFound(id)
+		return core.Operation{}, rules.OperationNotFound(id)
 	}
 	if err != nil {
 		return core.Operation{}, err
@@ -162,7 +163,7 @@ func listWhere(q store.Query) (string, []any) {
 	// and would walk all pages before this one again.
 	low := q.After
 	if !q.Scope.IsZero() {
-		from, to := below(q.Scope.Key())
+		from, to := rules.Below(q.Scope.Key())
 		add(`r.key < ?`, to)
 		switch {
 		case low > from:
@@ -185,7 +186,7 @@ func listWhere(q store.Query) (string, []any) {
 func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 	members, args := `SELECT key FROM resources WHERE application_key = ?1 UNION SELECT key FROM resources WHERE environment_key = ?1`, []any{root.Key()}
 	if root.IsScope() {
-		from, to := below(root.Key())
+		from, to := rules.Below(root.Key())
 		members, args = `SELECT key FROM resources WHERE key > ?1 AND key < ?2 AND type NOT IN (?3, ?4)`,
 			[]any{from, to, strings.ToLower(store.TypeGroup), strings.ToLower(store.TypePlane)}
 	}
