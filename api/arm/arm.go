@@ -62,6 +62,36 @@ type OperationStatus struct {
 	Error     *Error     `json:"error,omitempty"`
 }
 
+// Operation is an operation with what it does: what operationStatuses answers
+// beyond the status that pollers read. Lists of operations are of these, the
+// one accepted last first.
+type Operation struct {
+	OperationStatus
+	ResourceID string `json:"resourceId"`
+	// Verb is PUT, PATCH or DELETE.
+	Verb       string `json:"verb"`
+	APIVersion string `json:"apiVersion,omitempty"`
+	// Parent is the operation that waits for this one.
+	Parent string `json:"parent,omitempty"`
+	// Parked: it waits for Children operations and holds no worker.
+	Parked   bool `json:"parked,omitempty"`
+	Children int  `json:"children,omitempty"`
+	// Attempts counts how often a worker took it up.
+	Attempts int `json:"attempts,omitempty"`
+	// CancelRequested is when its end was asked for while a worker held it.
+	CancelRequested *time.Time `json:"cancelRequested,omitempty"`
+	Deadline        *time.Time `json:"deadline,omitempty"`
+}
+
+// OperationMessage is one line of an operation's log, at
+// operationStatuses/{id}/messages.
+type OperationMessage struct {
+	// Seq counts from 1; `after` asks for those above it.
+	Seq  int64     `json:"seq"`
+	Time time.Time `json:"time"`
+	Text string    `json:"text"`
+}
+
 // ErrorEnvelope is the body of every answer of 400 and above.
 type ErrorEnvelope struct {
 	Error Error `json:"error"`

@@ -4,24 +4,26 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/radial-project/radial/api/radapp"
 )
 
 // The annotations by which people speak to Radial about a Deployment, and those
 // by which Radial answers. docs/spec/deployment.md describes each.
 const (
-	AnnotationPrefix      = "radapp.io/"
-	AnnotationEnabled     = "radapp.io/enabled"
+	AnnotationPrefix      = radapp.AnnotationPrefix
+	AnnotationEnabled     = radapp.AnnotationEnabled
 	AnnotationApplication = "radapp.io/application"
 	AnnotationEnvironment = "radapp.io/environment"
 	AnnotationContainers  = "radapp.io/containers"
 	// AnnotationConnection is followed by the connection's name.
-	AnnotationConnection = "radapp.io/connection-"
+	AnnotationConnection = radapp.AnnotationConnection
 
 	// AnnotationStatus is ours: [Status] as one line of JSON.
-	AnnotationStatus = "radapp.io/status"
+	AnnotationStatus = radapp.AnnotationStatus
 	// AnnotationHeld is ours: the mark of a pause that admission or the
 	// controller set. It says whose a pause is, and nothing else.
-	AnnotationHeld = "radapp.io/held"
+	AnnotationHeld = radapp.AnnotationHeld
 	// AnnotationHash is ours, on the pod template: the hash of the connection
 	// data that the template refers to (K-19).
 	AnnotationHash = "radapp.io/connections-hash"

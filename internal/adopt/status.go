@@ -1,8 +1,6 @@
 package adopt
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -11,46 +9,27 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/radial-project/radial/api/radapp"
 	"github.com/radial-project/radial/internal/paired"
 )
 
-// Status is what the controller says about a Deployment, in the annotation
-// radapp.io/status as one line of JSON (K-28). Everything in it may be lost,
-// copied from elsewhere or forged: it informs people, and the controller
-// believes nothing of it that it cannot check.
-type Status struct {
-	// ObservedHash is [ObservedHash] of the object that the rest speaks of.
-	ObservedHash string `json:"observedHash,omitempty"`
-	// Scope is the resource group, Environment and Application are full ids.
-	Scope       string `json:"scope,omitempty"`
-	Environment string `json:"environment,omitempty"`
-	Application string `json:"application,omitempty"`
-	// Container is the id of the paired resource.
-	Container string `json:"container,omitempty"`
-	// Operation is in flight and has outlived a second.
-	Operation *StatusOperation `json:"operation,omitempty"`
-	Phrase    Phrase           `json:"phrase,omitempty"`
-	// Conditions: Ready always, the others while they are true.
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-}
+// Status is what the controller says about a Deployment in its annotation
+// (K-28); the command line reads it too.
+type Status radapp.DeploymentStatus
 
 // StatusOperation resumes an operation after a restart.
-type StatusOperation struct {
-	ResumeToken   string `json:"resumeToken"`
-	OperationKind string `json:"operationKind"`
-}
+type StatusOperation = radapp.DeploymentOperation
 
-// Phrase sums the status up in a word; the conditions say more.
-type Phrase string
+// Phrase sums the status up in a word.
+type Phrase = radapp.Phrase
 
 // Phrases.
 const (
-	// Waiting for a Recipe, an environment or the server.
-	PhraseWaiting  Phrase = "Waiting"
-	PhraseUpdating Phrase = "Updating"
-	PhraseReady    Phrase = "Ready"
-	PhraseDeleting Phrase = "Deleting"
-	PhraseFailed   Phrase = "Failed"
+	PhraseWaiting  = radapp.PhraseWaiting
+	PhraseUpdating = radapp.PhraseUpdating
+	PhraseReady    = radapp.PhraseReady
+	PhraseDeleting = radapp.PhraseDeleting
+	PhraseFailed   = radapp.PhraseFailed
 )
 
 // Types of conditions. All but Ready are there only while they are true, and
@@ -91,32 +70,14 @@ const (
 	ReasonTombstone = "DeletionDeferred"
 )
 
-// ObservedHash covers what a status speaks of: the pod template and the
-// annotations of our prefix that people write. The generation would not do,
-// since writing the status raises it.
+// ObservedHash covers what a status speaks of, see [radapp.ObservedHash].
 func ObservedHash(d *appsv1.Deployment) string {
-	said := make(map[string]string)
-	for k, v := range d.Annotations {
-		if strings.HasPrefix(k, AnnotationPrefix) && k != AnnotationStatus && k != AnnotationHeld {
-			said[k] = v
-		}
-	}
-	raw, err := json.Marshal([]any{d.Spec.Template, said})
-	if err != nil {
-		panic("adopt: a pod template that is no JSON: " + err.Error()) // decoded from JSON
-	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:16])
+	return radapp.ObservedHash(d.Annotations, d.Spec.Template)
 }
 
-// ParseStatus reads the annotation. A missing or broken one is the zero Status:
-// ids are deterministic, so nothing depends on it.
+// ParseStatus reads the annotation.
 func ParseStatus(d *appsv1.Deployment) Status {
-	var s Status
-	if json.Unmarshal([]byte(d.Annotations[AnnotationStatus]), &s) != nil {
-		return Status{}
-	}
-	return s
+	return Status(radapp.ParseDeploymentStatus(d.Annotations))
 }
 
 // Text is the annotation's value.

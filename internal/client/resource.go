@@ -92,11 +92,12 @@ func (c *Client) Delete(ctx context.Context, id core.ID, apiVersion, ownerUID st
 // List returns every resource of a collection, all pages. The path is a
 // collection's id, such as .String() of an ID without a name.
 func (c *Client) List(ctx context.Context, path, apiVersion string) ([]arm.Resource, error) {
-	return collect[arm.Resource](ctx, c, path, version(apiVersion))
+	return collect[arm.Resource](ctx, c, path, version(apiVersion), 0)
 }
 
-// collect reads all pages of a list of any items.
-func collect[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
+// collect reads the pages of a list of any items: all of them, or as many as
+// limit items take.
+func collect[T any](ctx context.Context, c *Client, path string, query url.Values, limit int) ([]T, error) {
 	var all []T
 	for {
 		a, err := c.call(ctx, http.MethodGet, path, query, nil, nil)
@@ -111,6 +112,9 @@ func collect[T any](ctx context.Context, c *Client, path string, query url.Value
 			return nil, core.Errorf(core.CodeInternal, "the list at %s is not what a Radial server answers: %w", path, err)
 		}
 		all = append(all, page.Value...)
+		if limit > 0 && len(all) >= limit {
+			return all[:limit], nil
+		}
 		if page.NextLink == "" {
 			return all, nil
 		}

@@ -53,7 +53,7 @@ const CapabilityInert = "ManualResourceProvisioning"
 
 // Providers lists all namespaces of resource types.
 func (c *Client) Providers(ctx context.Context) ([]Provider, error) {
-	return collect[Provider](ctx, c, "/planes/radius/local/providers", version(apiVersionUCP))
+	return collect[Provider](ctx, c, "/planes/radius/local/providers", version(apiVersionUCP), 0)
 }
 
 // Type looks up a resource type by its name, without case. NotFound of the

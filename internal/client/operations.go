@@ -1,0 +1,98 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/radial-project/radial/api/arm"
+	"github.com/radial-project/radial/internal/core"
+)
+
+// operationStatuses is where the operations of all types are listed, and where
+// each is found by its id alone.
+const operationStatuses = "/planes/radius/local/providers/System.Resources/locations/global/operationStatuses"
+
+// operationPath is where an operation is found by its name, or by the id of its
+// status, of which the last segment is the name.
+func operationPath(name string) string {
+	return operationStatuses + "/" + name[strings.LastIndexByte(name, '/')+1:]
+}
+
+// OperationQuery narrows a list of operations. Zero fields do not restrict.
+type OperationQuery struct {
+	// Resource is the id that they work on.
+	Resource core.ID
+	// Group is the name of a resource group.
+	Group string
+	// Live leaves out those that ended.
+	Live bool
+	// Limit ends the list early; 0 is all of them.
+	Limit int
+}
+
+// Operations lists operations, the one accepted last first.
+func (c *Client) Operations(ctx context.Context, q OperationQuery) ([]arm.Operation, error) {
+	query := version(apiVersionUCP)
+	if !q.Resource.IsZero() {
+		query.Set("resource", q.Resource.String())
+	}
+	if q.Group != "" {
+		query.Set("group", q.Group)
+	}
+	if q.Live {
+		query.Set("live", "true")
+	}
+	if q.Limit > 0 {
+		query.Set("top", strconv.Itoa(min(q.Limit, 1000)))
+	}
+	return collect[arm.Operation](ctx, c, operationStatuses, query, q.Limit)
+}
+
+// Operation returns one operation. NotFound if the server does not know it, or
+// has forgotten it: ended ones are kept for a time.
+func (c *Client) Operation(ctx context.Context, id string) (arm.Operation, error) {
+	var op arm.Operation
+	a, err := c.call(ctx, http.MethodGet, operationPath(id), version(apiVersionUCP), nil, nil)
+	if err != nil {
+		return op, err
+	}
+	if err := json.Unmarshal(a.body, &op); err != nil {
+		return op, core.Errorf(core.CodeInternal, "operation %s cannot be read: its JSON has another shape than expected", id)
+	}
+	return op, nil
+}
+
+// Messages returns the log of an operation above after.
+func (c *Client) Messages(ctx context.Context, id string, after int64) ([]arm.OperationMessage, error) {
+	query := version(apiVersionUCP)
+	if after > 0 {
+		query.Set("after", strconv.FormatInt(after, 10))
+	}
+	return collect[arm.OperationMessage](ctx, c, operationPath(id)+"/messages", query, 0)
+}
+
+// Cancel asks for the end of an operation. Nobody may wait for it to have
+// ended: a worker that is at it finishes what it cannot leave undone.
+// Conflict if it has ended.
+func (c *Client) Cancel(ctx context.Context, id string) error {
+	_, err := c.call(ctx, http.MethodPost, operationPath(id)+"/cancel", version(apiVersionUCP), nil, json.RawMessage("{}"))
+	return err
+}
+
+// Again repeats what was last asked of a resource: a change that changes
+// nothing, so that sensitive values stay and the recipe runs.
+func (c *Client) Again(ctx context.Context, id core.ID, apiVersion string) (*Answer, error) {
+	a, err := c.call(ctx, http.MethodPatch, id.String(), version(apiVersion), nil, json.RawMessage(`{"properties":{}}`))
+	if err != nil {
+		return nil, err
+	}
+	r, err := decodeResource(a.body)
+	if err != nil {
+		return nil, err
+	}
+	token, err := c.token(a.Response)
+	return &Answer{Resource: r, Token: token, ETag: a.Header.Get("ETag")}, err
+}
