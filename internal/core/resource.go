@@ -121,10 +121,13 @@ type Operation struct {
 	// zero if it was not. The worker ends it as Canceled, the one that holds
 	// it now or the next one.
 	CancelRequested time.Time
-	Created         time.Time
-	Started         time.Time
-	Ended           time.Time
-	Deadline        time.Time
+	// Trace is the W3C traceparent of the request that asked for it, "" where
+	// nobody traces: what the workers do goes on in the same trace.
+	Trace    string
+	Created  time.Time
+	Started  time.Time
+	Ended    time.Time
+	Deadline time.Time
 }
 
 // OutputState says how far an output resource has come.

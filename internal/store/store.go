@@ -172,7 +172,7 @@ type Write struct {
 	// disabled meanwhile is a Changed error: seal again and retry.
 	Resource core.Resource
 	// Operation is the job; ID, ResourceID, Verb, APIVersion, State, Group,
-	// Parent, Created and Deadline are given by the caller.
+	// Parent, Trace, Created and Deadline are given by the caller.
 	Operation *core.Operation
 	// Edges replace the edges that leave the resource.
 	Edges []core.Edge

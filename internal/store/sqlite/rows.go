@@ -34,7 +34,7 @@ const (
 		r.application, r.environment, r.owner_cluster, r.owner_namespace, r.owner_kind, r.owner_name, r.owner_uid,
 		r.implicit, r.system_data, r.keyset`
 	operationColumns = `o.id, o.resource_id, o.verb, o.api_version, o.state, o.error, o.grp, o.parent, o.parked, o.children,
-		o.worker, o.fence, o.lease_until, o.attempts, o.created, o.started, o.ended, o.deadline, o.cancel_requested`
+		o.worker, o.fence, o.lease_until, o.attempts, o.created, o.started, o.ended, o.deadline, o.cancel_requested, o.trace`
 	outputColumns = `u.resource_key, u.id, u.local_id, u.state, u.managed, u.depends_on, u.handle`
 )
 
@@ -75,11 +75,12 @@ type operationRow struct {
 	parked                                                          sql.NullBool
 	children, fence, until, attempts, created, started, ended, dead sql.NullInt64
 	cancel                                                          sql.NullInt64
+	trace                                                           sql.NullString
 }
 
 func (w *operationRow) columns() []any {
 	return []any{&w.id, &w.resource, &w.verb, &w.version, &w.state, &w.fail, &w.group, &w.parent, &w.parked, &w.children,
-		&w.worker, &w.fence, &w.until, &w.attempts, &w.created, &w.started, &w.ended, &w.dead, &w.cancel}
+		&w.worker, &w.fence, &w.until, &w.attempts, &w.created, &w.started, &w.ended, &w.dead, &w.cancel, &w.trace}
 }
 
 func (w *operationRow) operation() (core.Operation, error) {
@@ -88,7 +89,7 @@ func (w *operationRow) operation() (core.Operation, error) {
 		Group: w.group.String, Parent: w.parent.String, Parked: w.parked.Bool, Children: int(w.children.Int64),
 		Worker: w.worker.String, Fence: w.fence.Int64, LeaseUntil: moment(w.until.Int64), Attempts: int(w.attempts.Int64),
 		Created: moment(w.created.Int64), Started: moment(w.started.Int64), Ended: moment(w.ended.Int64), Deadline: moment(w.dead.Int64),
-		CancelRequested: moment(w.cancel.Int64),
+		CancelRequested: moment(w.cancel.Int64), Trace: w.trace.String,
 	}
 	if err := first(parseID(w.resource.String, &o.ResourceID), fromJSON(w.fail, &o.Error)); err != nil {
 		return core.Operation{}, fmt.Errorf("row of operation %s: %w", o.ID, err)
@@ -139,8 +140,8 @@ const (
 		owner_cluster = ?, owner_namespace = ?, owner_kind = ?, owner_name = ?, owner_uid = ?, implicit = ?, system_data = ?, keyset = ?
 		WHERE key = ?`
 	insertOperation = `INSERT INTO operations (id, resource_key, resource_id, verb, api_version, state, grp, parent,
-		parked, children, worker, fence, lease_until, attempts, created, started, ended, deadline)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', 0, 0, 0, ?, 0, 0, ?)`
+		parked, children, worker, fence, lease_until, attempts, created, started, ended, deadline, trace)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', 0, 0, 0, ?, 0, 0, ?, ?)`
 )
 
 // key is what an indexed id column keeps: NULL for none.

@@ -16,7 +16,8 @@ var queueCases = map[string]func(*fixture){
 		l := f.leaseOne()
 		want := f.status(op)
 		f.same(want, l.Operation, "operation")
-		if want.Fence < 1 || want.Worker != "w" || !want.LeaseUntil.Equal(f.now.Add(leaseFor)) || want.Attempts != 1 || !want.Started.Equal(f.now) {
+		if want.Fence < 1 || want.Worker != "w" || !want.LeaseUntil.Equal(f.now.Add(leaseFor)) || want.Attempts != 1 || !want.Started.Equal(f.now) ||
+			want.Trace != fmt.Sprintf("00-%032x-%016x-01", f.ops, f.ops) {
 			f.Errorf("leased operation is %+v", want)
 		}
 		r, _ := f.get(ext("g", "a"))

@@ -164,7 +164,7 @@ func (f *fixture) operation(id core.ID, verb core.Verb) *core.Operation {
 	}
 	return &core.Operation{
 		ID: fmt.Sprintf("op-%03d", f.ops), ResourceID: id, Verb: verb, APIVersion: "2023-10-01-preview", State: s,
-		Group: id.Group(), Created: f.now.Add(time.Duration(f.ops) * time.Microsecond), Deadline: f.now.Add(24 * time.Hour),
+		Group: id.Group(), Trace: fmt.Sprintf("00-%032x-%016x-01", f.ops, f.ops), Created: f.now.Add(time.Duration(f.ops) * time.Microsecond), Deadline: f.now.Add(24 * time.Hour),
 	}
 }
 

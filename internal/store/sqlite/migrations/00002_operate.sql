@@ -24,6 +24,7 @@ CREATE INDEX resources_sealed ON resources (key, keyset) WHERE keyset IS NOT NUL
 CREATE INDEX resources_keyset ON resources (keyset) WHERE keyset IS NOT NULL;
 
 ALTER TABLE operations ADD COLUMN cancel_requested INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE operations ADD COLUMN trace TEXT NOT NULL DEFAULT ''; -- traceparent
 CREATE INDEX operations_resource ON operations (resource_key, row);
 CREATE INDEX operations_group ON operations (grp, row);
 CREATE INDEX operations_parent ON operations (parent, row) WHERE parent IS NOT NULL;
