@@ -26,6 +26,8 @@ const (
 // annotation radapp.io/status as one line of JSON (K-28). Everything in it may
 // be lost, copied from elsewhere or forged: it informs people, and the
 // controller believes nothing of it that it cannot check.
+//
+// +kubebuilder:object:generate=false
 type DeploymentStatus struct {
 	// ObservedHash is [ObservedHash] of the object that the rest speaks of.
 	ObservedHash string `json:"observedHash,omitempty"`
