@@ -27,7 +27,7 @@ func (s *Server) operationStatus(w http.ResponseWriter, r *arm.Request) error {
 		w.Header().Set("Retry-After", "1")
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	return arm.WriteJSON(w, http.StatusOK, arm.OperationStatus(op))
+	return arm.WriteJSON(w, http.StatusOK, operationWire(op))
 }
 
 // operationResult answers 202 while the operation runs and 204 once it ended.

@@ -45,8 +45,11 @@ type Options struct {
 	// Loopback checks Host and Origin of every request, as developer mode must
 	// (D-48): a page of some web site must not reach it through the browser.
 	Loopback bool
-	Log      *slog.Logger
-	Now      func() time.Time
+	// HealthOnly answers nothing but health and version: the process is there
+	// for its workers (D-2).
+	HealthOnly bool
+	Log        *slog.Logger
+	Now        func() time.Time
 	// Workers bounds the operations that run at a time, Lease is how long a
 	// killed worker's operation waits; zero is the default of each.
 	Workers int
@@ -124,6 +127,9 @@ func (s *Server) addRoutes() {
 	add("healthz", methods{"GET": s.healthz})
 	add("readyz", methods{"GET": s.readyz})
 	add("version", methods{"GET": s.version})
+	if s.o.HealthOnly {
+		return
+	}
 	add("watch/changes", methods{"GET": s.watch})
 
 	add("planes", methods{"GET": ucp(s.listPlanes)})
@@ -146,7 +152,11 @@ func (s *Server) addRoutes() {
 	add(registered+"/{namespace}/resourcetypes/{type}/apiversions/{version}", methods{"GET": ucp(s.getVersion), "PUT": ucp(s.putVersion), "DELETE": ucp(s.deleteVersion)})
 	add(plane+"/providers/{namespace}", methods{"GET": ucp(s.getSummary)})
 
-	add(plane+"/providers/{namespace}/locations/{location}/operationstatuses/{operation}", methods{"GET": s.operationStatus})
+	const statuses = plane + "/providers/{namespace}/locations/{location}/operationstatuses"
+	add(statuses, methods{"GET": s.listOperations})
+	add(statuses+"/{operation}", methods{"GET": s.operationStatus})
+	add(statuses+"/{operation}/messages", methods{"GET": s.operationMessages})
+	add(statuses+"/{operation}/cancel", methods{"POST": s.cancelOperation})
 	add(plane+"/providers/{namespace}/locations/{location}/operationresults/{operation}", methods{"GET": s.operationResult})
 
 	// Every registered type, at the scope of a plane or of a group (D-3).
