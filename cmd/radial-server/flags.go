@@ -5,18 +5,22 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/radial-project/radial/internal/config"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/operation"
+	"github.com/radial-project/radial/internal/store"
 )
 
-// config is what the flags say.
-type config struct {
+// options are what flags, environment and configuration file say.
+type options struct {
+	configFile    string
 	developerMode bool
 	listen        string
 	store         string
@@ -26,15 +30,19 @@ type config struct {
 	readyFile     string
 	logLevel      string
 	logFormat     string
+	api           bool
+	workers       bool
 	maxOperations int
 	lease         time.Duration
 	deadline      time.Duration
+	keptHistory   time.Duration
+	keptAudit     time.Duration
 	shutdown      time.Duration
 	pprof         bool
 }
 
 func command() *cobra.Command {
-	var c config
+	var c options
 	cmd := &cobra.Command{
 		Use:   "radial-server",
 		Short: "Run Radial's control plane: the API, its workers and its store",
@@ -44,8 +52,13 @@ It keeps everything in one SQLite file and runs recipes against the Kubernetes c
 --kubeconfig names. This release serves developer mode only: plain HTTP on loopback, without
 authentication, for the programs of one machine.
 
-Every flag may also come from the environment: RADIAL_ and the flag's name in upper case, with
-"_" for "-", such as RADIAL_LISTEN for --listen. A flag wins over the environment.`,
+Every flag may also come from the environment (RADIAL_ and the flag's name in upper case, with "_"
+for "-": RADIAL_LISTEN for --listen) or from the file that --config names (in camel case, some in
+sections: listen, logLevel, workerServer.maxOperationConcurrency). A flag wins over the environment,
+and that over the file. A name that is not known, or a value that does not fit, ends the start.
+
+The API and the workers may run in processes of their own on one PostgreSQL store: --workers=false
+answers the API only, --api=false works only and answers its health.`,
 		Example: `  radial-server --developer-mode --store radial.db --key-file key --kubeconfig ~/.kube/config
 
   The easier way to the same: radial dev start`,
@@ -54,7 +67,7 @@ Every flag may also come from the environment: RADIAL_ and the flag's name in up
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fromEnvironment(cmd.Flags()); err != nil {
+			if err := settings(cmd.Flags()).Load(os.Environ(), "config"); err != nil {
 				return err
 			}
 			if err := c.check(); err != nil {
@@ -69,16 +82,21 @@ Every flag may also come from the environment: RADIAL_ and the flag's name in up
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
+	f.StringVar(&c.configFile, "config", "", "`file` with settings, in YAML")
 	f.BoolVar(&c.developerMode, "developer-mode", false, "serve plain HTTP without authentication, on loopback only")
 	f.StringVar(&c.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
-	f.StringVar(&c.store, "store", "radial.db", "`file` that keeps everything (SQLite; made where it is missing)")
+	f.StringVar(&c.store, "store", "radial.db", "`where` everything is kept: a file or sqlite:FILE (made where it is missing), or postgres://… for more than one machine")
 	f.StringVar(&c.keyFile, "key-file", "", "`file` with the key that protects stored secrets (made where it is missing; default: beside the store, with .key)")
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "`file` that names the cluster recipes are run against; without it recipes that make Kubernetes objects fail")
 	f.StringVar(&c.cluster, "cluster", core.LocalCluster, "`name` of that cluster in ids")
 	f.StringVar(&c.readyFile, "ready-file", "", "`file` to write the API's URL to when it answers")
-	f.IntVar(&c.maxOperations, "max-operations", operation.DefaultConcurrency, "how many operations run at a `time`")
+	f.BoolVar(&c.api, "api", true, "answer the API; health is answered in any case")
+	f.BoolVar(&c.workers, "workers", true, "work on operations")
+	f.IntVar(&c.maxOperations, "max-operation-concurrency", operation.DefaultConcurrency, "how many operations run at a `time`")
 	f.DurationVar(&c.lease, "lease", operation.DefaultLease, "how `long` a worker holds an operation without saying that it lives")
 	f.DurationVar(&c.deadline, "operation-deadline", 24*time.Hour, "how `long` an operation may take")
+	f.DurationVar(&c.keptHistory, "keep-operations", store.KeptOperations, "how `long` operations that ended can be looked at")
+	f.DurationVar(&c.keptAudit, "keep-audit", store.KeptAudit, "how `long` the audit log is kept")
 	f.DurationVar(&c.shutdown, "shutdown-timeout", 10*time.Second, "how `long` a shutdown waits for requests under way")
 	f.StringVar(&c.logLevel, "log-level", "info", "least `level` to log: debug, info, warn or error")
 	f.StringVar(&c.logFormat, "log-format", "text", "`format` of the log on standard error: text or json")
@@ -86,27 +104,38 @@ Every flag may also come from the environment: RADIAL_ and the flag's name in up
 	return cmd
 }
 
-// fromEnvironment sets the flags that were not given from RADIAL_….
-func fromEnvironment(flags *pflag.FlagSet) error {
-	var problem error
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name == "help" || f.Name == "version" || f.Changed || problem != nil {
-			return
-		}
-		name := "RADIAL_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		v, ok := os.LookupEnv(name)
-		if !ok {
-			return
-		}
-		if err := flags.Set(f.Name, v); err != nil {
-			problem = fmt.Errorf("environment variable %s is %q: %w", name, v, err)
-		}
+// settings are the flags with their keys in the configuration file.
+func settings(flags *pflag.FlagSet) *config.Settings {
+	return config.New(flags, "RADIAL_").NotInFile("config").Ignore(foreign).Under(map[string]string{
+		"max-operation-concurrency": "workerServer.maxOperationConcurrency",
+		"lease":                     "workerServer.lease",
+		"operation-deadline":        "workerServer.operationDeadline",
+		"keep-operations":           "workerServer.keepOperations",
+		"log-level":                 "log.level",
+		"log-format":                "log.format",
 	})
-	return problem
+}
+
+// foreign are variables that begin as ours do and belong to others: those that
+// Kubernetes makes for every Service of a namespace, and those of Radial's other
+// programs and of its tests.
+func foreign(name string) bool {
+	for _, mark := range []string{"_SERVICE_HOST", "_SERVICE_PORT", "_PORT_", "RADIAL_TEST_"} {
+		if strings.Contains(name, mark) {
+			return true
+		}
+	}
+	if strings.HasSuffix(name, "_PORT") {
+		return true
+	}
+	return slices.Contains([]string{
+		"RADIAL_BIN", "RADIAL_DIR", "RADIAL_SERVER", "RADIAL_NAMESPACE", "RADIAL_CONTEXT", "RADIAL_FAULT", "RADIAL_SEED",
+		"RADIAL_REAL_NODE", "RADIAL_REQUIRE_TOOLS", "RADIAL_SERVER_TEST_RUN_MAIN", "RADIAL_TARGET_KUBECONFIG",
+	}, name)
 }
 
 // check refuses what cannot work, by the flag's name.
-func (c *config) check() error {
+func (c *options) check() error {
 	if !c.developerMode {
 		return fmt.Errorf("this release has neither TLS nor authentication, so it serves developer mode only: add --developer-mode to serve plain HTTP on loopback")
 	}
@@ -121,13 +150,20 @@ func (c *config) check() error {
 		return fmt.Errorf("--store is empty: name the file that keeps everything")
 	}
 	if c.keyFile == "" {
-		c.keyFile = c.store + ".key"
+		file, ok := sqliteFile(c.store)
+		if !ok {
+			return fmt.Errorf("--key-file is missing: with a store that is not beside it, name the file with the key that protects stored secrets")
+		}
+		c.keyFile = file + ".key"
+	}
+	if !c.api && !c.workers {
+		return fmt.Errorf("--api=false and --workers=false leave nothing to do: switch one of them on")
 	}
 	if c.cluster == "" {
 		return fmt.Errorf("--cluster is empty: name the cluster of --kubeconfig, %q unless there are several", core.LocalCluster)
 	}
 	if c.maxOperations < 1 {
-		return fmt.Errorf("--max-operations is %d: at least one operation must be able to run", c.maxOperations)
+		return fmt.Errorf("--max-operation-concurrency is %d: at least one operation must be able to run", c.maxOperations)
 	}
 	if c.lease < time.Second {
 		return fmt.Errorf("--lease is %s: it must be at least 1s", c.lease)
@@ -135,10 +171,16 @@ func (c *config) check() error {
 	if c.deadline <= 0 {
 		return fmt.Errorf("--operation-deadline is %s: it must be more than nothing", c.deadline)
 	}
+	if c.keptHistory <= 0 {
+		return fmt.Errorf("--keep-operations is %s: clients that wait for an operation must be able to see its end", c.keptHistory)
+	}
+	if c.keptAudit <= 0 {
+		return fmt.Errorf("--keep-audit is %s: it must be more than nothing", c.keptAudit)
+	}
 	return nil
 }
 
-func (c *config) logger() (*slog.Logger, error) {
+func (c *options) logger() (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {
 		return nil, fmt.Errorf("--log-level is %q: it must be debug, info, warn or error", c.logLevel)

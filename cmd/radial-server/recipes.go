@@ -22,7 +22,7 @@ import (
 // recipes puts the engine together with the drivers of this release: ARM
 // templates, which are also what Bicep compiles to, against the cluster of
 // --kubeconfig.
-func recipes(c config, kept store.Reader, types *manifest.Registry) (*recipe.Engine, error) {
+func recipes(c options, kept store.Reader, types *manifest.Registry) (*recipe.Engine, error) {
 	clusters := map[string]scope.Connect{}
 	if c.kubeconfig != "" {
 		// Read once now, so that a file that cannot be used is said at the start;

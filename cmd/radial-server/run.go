@@ -18,11 +18,10 @@ import (
 	"github.com/radial-project/radial/internal/manifest"
 	"github.com/radial-project/radial/internal/seal"
 	"github.com/radial-project/radial/internal/server"
-	"github.com/radial-project/radial/internal/store/sqlite"
 )
 
 // run serves until ctx ends, and then until what is under way has ended.
-func run(ctx context.Context, c config, log *slog.Logger) (err error) {
+func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 	// First the address: a port that is taken is said before anything is made.
 	listener, err := net.Listen("tcp", c.listen)
 	if err != nil {
@@ -31,7 +30,7 @@ func run(ctx context.Context, c config, log *slog.Logger) (err error) {
 	defer listener.Close()
 
 	broker := feed.New()
-	kept, err := sqlite.Open(ctx, c.store, sqlite.Options{Listener: broker.Publish})
+	kept, err := openStore(ctx, c.store, broker.Publish)
 	if err != nil {
 		return err
 	}
@@ -51,7 +50,8 @@ func run(ctx context.Context, c config, log *slog.Logger) (err error) {
 	}
 	s, err := server.New(ctx, server.Options{
 		Store: kept, Feed: broker, Sealer: sealer, Recipes: engine, Types: types, Loopback: c.developerMode,
-		Log: log, Workers: c.maxOperations, Lease: c.lease, Deadline: c.deadline,
+		HealthOnly: !c.api,
+		Log:        log, Workers: c.maxOperations, Lease: c.lease, Deadline: c.deadline,
 	})
 	if err != nil {
 		return err
@@ -73,7 +73,9 @@ func run(ctx context.Context, c config, log *slog.Logger) (err error) {
 	running.Go(func() { served <- web.Serve(listener) })
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
-	running.Go(func() { s.Work(work) })
+	if c.workers {
+		running.Go(func() { s.Work(work) })
+	}
 	if c.readyFile != "" {
 		if err := announce(c.readyFile, url); err != nil {
 			stopWork()
@@ -83,7 +85,7 @@ func run(ctx context.Context, c config, log *slog.Logger) (err error) {
 		}
 		defer os.Remove(c.readyFile)
 	}
-	log.Info("radial-server answers", "url", url, "version", core.Version, "store", c.store, "cluster", c.cluster)
+	log.Info("radial-server answers", "url", url, "version", core.Version, "store", shownStore(c.store), "api", c.api, "workers", c.workers, "cluster", c.cluster)
 
 	select {
 	case err := <-served:
@@ -105,7 +107,7 @@ func run(ctx context.Context, c config, log *slog.Logger) (err error) {
 }
 
 // handler adds what only this program serves.
-func handler(c config, s *server.Server) http.Handler {
+func handler(c options, s *server.Server) http.Handler {
 	if !c.pprof {
 		return s
 	}
