@@ -8,6 +8,7 @@
 //	2  the command line cannot be meant
 //	3  the server cannot be reached
 //	4  what was named does not exist
+//	130  interrupted
 package cli
 
 import (
@@ -35,6 +36,7 @@ const (
 	exitUsage       = 2
 	exitUnreachable = 3
 	exitNotFound    = 4
+	exitInterrupted = 130
 )
 
 // Surroundings are what a run of the command line has around it.
@@ -76,6 +78,9 @@ type session struct {
 	timeout     time.Duration
 	cancel      context.CancelFunc // of --timeout
 
+	// waitingFor is said when the run ends before it.
+	waitingFor pending
+
 	connected *client.Client
 	known     []resourceType // cached by types
 }
@@ -114,7 +119,7 @@ the state directory of --dir or RADIAL_DIR (~/.radial unless set; see radial dev
 		return usagef("%w (%s --help lists the flags)", err, c.CommandPath())
 	})
 	root.AddCommand(s.devCommand(), s.initCommand(), s.environmentCommand(), s.groupCommand(), s.applicationCommand(),
-		s.resourceCommand(), s.resourceTypeCommand(), s.recipeCommand(), s.versionCommand())
+		s.resourceCommand(), s.resourceTypeCommand(), s.recipeCommand(), s.operationCommand(), s.versionCommand())
 	strict(root)
 	return root
 }
@@ -222,50 +227,13 @@ func (s *session) serverURL() (string, error) {
 		"no server: set RADIAL_DIR or RADIAL_SERVER to one that runs, or start one here with radial dev start --detach")
 }
 
-// explain writes an error for a person.
-func (s *session) explain(err error) {
-	if errors.Is(err, context.Canceled) {
-		fmt.Fprintln(s.Err, "Interrupted. What the server had accepted goes on there.")
-		return
-	}
-	if errors.Is(err, context.DeadlineExceeded) && s.timeout > 0 {
-		fmt.Fprintf(s.Err, "Error: not done within %s (--timeout); what the server had accepted goes on there: radial resource list shows how it stands\n", s.timeout)
-		return
-	}
-	fmt.Fprintf(s.Err, "Error: %s\n", err)
-	var e *core.Error
-	if !errors.As(err, &e) {
-		return
-	}
-	s.explainDetails(err.Error(), e.Details, "  ")
-	if e.Code == core.CodeUnavailable && s.server == "" {
-		if dir, _, err := s.stateDir(); err == nil {
-			if url, _ := dev.Dir(dir).URL(); url != "" && e.Target == url {
-				fmt.Fprintf(s.Err, "The address is from %s: radial dev status --dir %s tells what runs there.\n", dev.Dir(dir).URLFile(), dir)
-			}
-		}
-	}
-}
-
-func (s *session) explainDetails(said string, details []core.Error, indent string) {
-	for _, d := range details {
-		if strings.Contains(said, d.Message) {
-			continue // the message has it already
-		}
-		target := ""
-		if d.Target != "" && !strings.Contains(d.Message, d.Target) {
-			target = d.Target + ": "
-		}
-		fmt.Fprintf(s.Err, "%s- %s%s\n", indent, target, d.Message)
-		s.explainDetails(d.Message, d.Details, indent+"  ")
-	}
-}
-
 func exitCode(err error) int {
 	var usage usageError
 	switch {
 	case errors.As(err, &usage):
 		return exitUsage
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
 	case core.IsCode(err, core.CodeUnavailable):
 		return exitUnreachable
 	case core.IsCode(err, core.CodeNotFound):

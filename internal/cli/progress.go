@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/radial-project/radial/internal/client"
 )
 
 // working runs f, and on a terminal shows on standard error that something is under way. Nothing of it stays.
@@ -44,6 +46,7 @@ func (s *session) wait(ctx context.Context, what, token string) error {
 	if err != nil {
 		return err
 	}
+	s.waitingFor = pending{client.OperationName(token), what}
 	return s.working(ctx, what, func(ctx context.Context) error { return c.Wait(ctx, token) })
 }
 

@@ -25,6 +25,8 @@ type table struct {
 	columns []string
 	rows    [][]string
 	empty   string
+	// footer stands below the rows.
+	footer string
 }
 
 // show writes a view to standard output in the form that was asked for.
@@ -85,6 +87,9 @@ func (t table) String() string {
 			}
 		}
 		b.WriteString(strings.TrimRight(row.String(), " ") + "\n")
+	}
+	if t.footer != "" {
+		b.WriteString(t.footer + "\n")
 	}
 	return b.String()
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -36,6 +37,20 @@ func (c *Client) token(resp *http.Response) (string, error) {
 		return "", core.Errorf(core.CodeInternal, "%s %s started an operation without a resume token: %w", resp.Request.Method, resp.Request.URL.Path, err)
 	}
 	return t, nil
+}
+
+// OperationName is the name of a resume token's operation, "" if it has none.
+func OperationName(token string) string {
+	const before = "operationstatuses/"
+	i := strings.Index(strings.ToLower(token), before)
+	if i < 0 {
+		return ""
+	}
+	name := token[i+len(before):]
+	if end := strings.IndexAny(name, `/?"\`); end >= 0 {
+		name = name[:end]
+	}
+	return name
 }
 
 // Poll asks once how the operation of a resume token stands; it does not wait.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/radial-project/radial/api/arm"
 	"github.com/radial-project/radial/internal/core"
@@ -65,13 +66,32 @@ func (c *Client) Operation(ctx context.Context, id string) (arm.Operation, error
 	return op, nil
 }
 
-// Messages returns the log of an operation above after.
-func (c *Client) Messages(ctx context.Context, id string, after int64) ([]arm.OperationMessage, error) {
+// Messages returns the log of an operation above after. With wait it is held
+// by the server while there is nothing new and the operation has not ended, at
+// most 25 s.
+func (c *Client) Messages(ctx context.Context, id string, after int64, wait bool) ([]arm.OperationMessage, error) {
 	query := version(apiVersionUCP)
 	if after > 0 {
 		query.Set("after", strconv.FormatInt(after, 10))
 	}
-	return collect[arm.OperationMessage](ctx, c, operationPath(id)+"/messages", query, 0)
+	header := http.Header{}
+	if wait {
+		header.Set("Prefer", "wait=25")
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, longPoll+c.timeout, errTimeout)
+		defer cancel()
+	}
+	a, err := c.call(ctx, http.MethodGet, operationPath(id)+"/messages", query, header, nil)
+	if err != nil {
+		return nil, err
+	}
+	var page struct {
+		Value []arm.OperationMessage `json:"value"`
+	}
+	if err := json.Unmarshal(a.body, &page); err != nil {
+		return nil, core.Errorf(core.CodeInternal, "the log of operation %s cannot be read: its JSON has another shape than expected", id)
+	}
+	return page.Value, nil
 }
 
 // Cancel asks for the end of an operation. Nobody may wait for it to have
@@ -95,4 +115,38 @@ func (c *Client) Again(ctx context.Context, id core.ID, apiVersion string) (*Ans
 	}
 	token, err := c.token(a.Response)
 	return &Answer{Resource: r, Token: token, ETag: a.Header.Get("ETag")}, err
+}
+
+// AwaitOperation returns an operation once it has ended, by the server's long
+// poll; an outage of the server is waited out until the context ends.
+func (c *Client) AwaitOperation(ctx context.Context, id string) (op arm.Operation, err error) {
+	for attempt := 0; ; attempt++ {
+		one, cancel := context.WithTimeoutCause(ctx, longPoll+c.timeout, errTimeout)
+		a, err := c.call(one, http.MethodGet, operationPath(id), version(apiVersionUCP), http.Header{"Prefer": {"wait=25"}}, nil)
+		cancel()
+		switch {
+		case err == nil:
+			if err := json.Unmarshal(a.body, &op); err != nil {
+				return op, core.Errorf(core.CodeInternal, "operation %s cannot be read: its JSON has another shape than expected", id)
+			}
+			if core.State(op.Status).Terminal() {
+				return op, nil
+			}
+			attempt = 0
+			// A server that does not hold its answers is not asked in a hurry.
+			if a.Header.Get("Preference-Applied") == "" {
+				err = sleep(ctx, max(retryAfter(a.Header), 200*time.Millisecond))
+			}
+		case ctx.Err() == nil && core.IsCode(err, core.CodeUnavailable):
+			err = sleep(ctx, c.backoff(attempt))
+		}
+		if err != nil {
+			return op, err
+		}
+	}
+}
+
+func retryAfter(h http.Header) time.Duration {
+	d, _ := time.ParseDuration(h.Get("Retry-After") + "s")
+	return d
 }

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/radial-project/radial/api/arm"
+	"github.com/radial-project/radial/internal/cli/dev"
+	"github.com/radial-project/radial/internal/core"
+)
+
+// pending is an operation that this run waits for.
+type pending struct{ name, what string }
+
+// explain writes an error for a person.
+func (s *session) explain(err error) {
+	switch {
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintf(s.Err, "Interrupted. %s\n", s.goesOn())
+		return
+	case errors.Is(err, context.DeadlineExceeded) && s.timeout > 0:
+		fmt.Fprintf(s.Err, "Error: not done within %s (--timeout). %s\n", s.timeout, s.goesOn())
+		return
+	}
+	fmt.Fprintf(s.Err, "Error: %s\n", err)
+	var e *core.Error
+	if !errors.As(err, &e) {
+		return
+	}
+	fmt.Fprint(s.Err, detailTree(err.Error(), e.Details, "  "))
+	if e.Code == core.CodeUnavailable && s.server == "" {
+		if dir, _, err := s.stateDir(); err == nil {
+			if url, _ := dev.Dir(dir).URL(); url != "" && e.Target == url {
+				fmt.Fprintf(s.Err, "The address is from %s: radial dev status --dir %s tells what runs there.\n", dev.Dir(dir).URLFile(), dir)
+			}
+		}
+	}
+}
+
+// goesOn says what becomes of what the run waited for.
+func (s *session) goesOn() string {
+	if p := s.waitingFor; p.name != "" {
+		return fmt.Sprintf("The server goes on %[1]s: radial operation show %[2]s tells how it stands, radial operation cancel %[2]s ends it.", p.what, p.name)
+	}
+	return "What the server had accepted goes on there: radial operation list --live shows it."
+}
+
+// detailTree writes the details of an error, a line for each: what it is about, and what to do. What has been
+// said above is not said again.
+func detailTree(said string, details []core.Error, indent string) string {
+	var b strings.Builder
+	for _, d := range details {
+		below := indent
+		if !strings.Contains(said, d.Message) {
+			line := oneLine(d.Message)
+			if d.Target != "" && !strings.Contains(d.Message, d.Target) {
+				line = oneLine(d.Target) + ": " + line
+			}
+			fmt.Fprintf(&b, "%s- %s\n", indent, line)
+			below += "  "
+		}
+		b.WriteString(detailTree(said+"\n"+d.Message, d.Details, below))
+	}
+	return b.String()
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// wireError is an error that an operation keeps.
+func wireError(e arm.Error) core.Error {
+	out := core.Error{Code: core.Code(e.Code), Message: e.Message, Target: e.Target}
+	for _, d := range e.Details {
+		out.Details = append(out.Details, wireError(d))
+	}
+	for _, info := range e.AdditionalInfo {
+		var v any
+		if json.Unmarshal(info.Info, &v) == nil {
+			out.Info = append(out.Info, core.ErrorInfo{Type: info.Type, Info: v})
+		}
+	}
+	return out
+}
