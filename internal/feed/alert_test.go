@@ -48,6 +48,32 @@ func TestAlert(t *testing.T) {
 	}
 }
 
+// TestAlertLate: who registers for a cancellation right after it is told, and a
+// change of a manifest has a place among the changes of resources.
+func TestAlertLate(t *testing.T) {
+	t.Parallel()
+	b := newBroker(4)
+	b.Publish([]store.Change{{Seq: 1, Kind: store.ChangeCancel, Operation: "one"}})
+	cancel, stop := b.Alert(store.ChangeCancel, "one")
+	defer stop()
+	if !signalled(cancel) {
+		t.Error("a cancellation before the registration was not told")
+	}
+	other, stopOther := b.Alert(store.ChangeCancel, "two")
+	defer stopOther()
+	if signalled(other) {
+		t.Error("a cancellation that never was is told")
+	}
+	s := b.Subscribe(0)
+	next(t, s) // the first is a Reset
+	id := store.ProviderID("Test.Things")
+	b.Publish([]store.Change{{Seq: 2, Kind: store.ChangeManifests, ID: id}})
+	got := next(t, s)
+	if len(got.Changes) != 1 || !got.Changes[0].ID.Equal(id) || got.Seq != 2 || b.Seq() != 2 {
+		t.Errorf("the change of a manifest came as %+v", got)
+	}
+}
+
 // TestReset: after changes that may have been missed nobody goes on as if
 // nothing had happened.
 func TestReset(t *testing.T) {

@@ -21,6 +21,7 @@ package feed
 
 import (
 	"context"
+	"slices"
 	"sort"
 	"sync"
 
@@ -53,7 +54,22 @@ type Broker struct {
 	alerts map[alert]map[chan struct{}]struct{}
 	// ended holds the operations whose end is still in the ring.
 	ended map[string]int64
+	// canceled are the operations whose end was asked for last.
+	canceled recent
 }
+
+// recent remembers as many names as a ring holds.
+type recent struct {
+	names [256]string
+	next  int
+}
+
+func (r *recent) add(name string) {
+	r.names[r.next%len(r.names)] = name
+	r.next++
+}
+
+func (r *recent) has(name string) bool { return slices.Contains(r.names[:], name) }
 
 // New returns a broker that has seen nothing.
 func New() *Broker { return newBroker(ringSize) }
@@ -80,6 +96,12 @@ func (b *Broker) Publish(changes []store.Change) {
 			b.reset(c)
 			work = true
 			continue
+		case store.ChangeManifests:
+			b.alert(alert{kind: c.Kind})
+			c.Operation = ""
+		case store.ChangeCancel:
+			b.canceled.add(c.Operation)
+			fallthrough
 		default:
 			b.alert(alert{c.Kind, c.Operation})
 			continue
@@ -141,11 +163,18 @@ func (b *Broker) alert(a alert) {
 // Alert registers for a kind of change other than of state: cancel and messages
 // of one operation, manifests or keysets of the store (operation is "" then).
 // The channel holds one signal however many changes there are; a Reset signals
-// too. Register first, then read the store, then wait; stop releases it.
+// too. Register first, then read the store, then wait; stop releases it. A
+// cancellation of moments ago signals at once: who leased an operation can only
+// register after it did.
+//
+// Changes of manifests are also told to subscriptions, in their place.
 func (b *Broker) Alert(kind store.ChangeKind, operation string) (more <-chan struct{}, stop func()) {
 	a, ch := alert{kind, operation}, make(chan struct{}, 1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if kind == store.ChangeCancel && b.canceled.has(operation) {
+		ch <- struct{}{}
+	}
 	if b.alerts[a] == nil {
 		b.alerts[a] = map[chan struct{}]struct{}{}
 	}
@@ -237,6 +266,13 @@ func (b *Broker) WaitOperation(ctx context.Context, id string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// Seq is the number of the newest change that was published, 0 before the first.
+func (b *Broker) Seq() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.newest()
 }
 
 // Batch is what a subscription has to tell.

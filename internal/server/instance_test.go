@@ -34,6 +34,9 @@ type Options struct {
 	// Deadline of operations.
 	Deadline time.Duration
 	Log      *slog.Logger
+	// Beside shares store and feed with another Instance, as a second process on
+	// one store does.
+	Beside *Instance
 	// Wrap, if set, stands between the server and its store.
 	Wrap func(store.Store) store.Store
 }
@@ -55,6 +58,9 @@ type Instance struct {
 // on loopback, a real SQLite file, real workers) until the test ends or Stop is called.
 func startInstance(tb testing.TB, o Options) *Instance {
 	tb.Helper()
+	if o.Beside != nil {
+		o.Dir = o.Beside.Dir
+	}
 	if o.Dir == "" {
 		o.Dir = tb.TempDir()
 	}
@@ -63,7 +69,13 @@ func startInstance(tb testing.TB, o Options) *Instance {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	broker := feed.New()
-	kept, err := sqlite.Open(ctx, filepath.Join(o.Dir, "radial.db"), sqlite.Options{Listener: broker.Publish})
+	var kept store.Store
+	var err error
+	if o.Beside != nil {
+		broker, kept = o.Beside.Feed, o.Beside.Store
+	} else {
+		kept, err = sqlite.Open(ctx, filepath.Join(o.Dir, "radial.db"), sqlite.Options{Listener: broker.Publish})
+	}
 	if err != nil {
 		tb.Fatalf("open the store: %v", err)
 	}
@@ -75,7 +87,7 @@ func startInstance(tb testing.TB, o Options) *Instance {
 	if err != nil {
 		tb.Fatalf("open the keyset: %v", err)
 	}
-	var st store.Store = kept
+	st := kept
 	if o.Wrap != nil {
 		st = o.Wrap(kept)
 	}
@@ -102,7 +114,9 @@ func startInstance(tb testing.TB, o Options) *Instance {
 		_ = h.Close()
 		cancel()
 		running.Wait()
-		_ = kept.Close()
+		if o.Beside == nil {
+			_ = kept.Close()
+		}
 	})
 	tb.Cleanup(i.stop)
 	return i

@@ -130,6 +130,12 @@ func (s *Server) watch(w http.ResponseWriter, r *arm.Request) error {
 			lines := make([]wire.Change, len(batch.Changes))
 			for i, c := range batch.Changes {
 				lines[i] = changeLine(c)
+				if c.Kind == store.ChangeManifests {
+					// Who is told of a type asks for it next, and here.
+					if err := s.syncTypes(ctx, c.Seq); err != nil {
+						return nil // the client comes back, and finds a Reset
+					}
+				}
 			}
 			err = send(lines...)
 		}

@@ -18,7 +18,7 @@ import (
 
 func registeredResource(kind, id, name string, properties map[string]any) wire.Resource {
 	properties["provisioningState"] = string(core.StateSucceeded)
-	return wire.Resource{ID: id, Name: name, Type: "System.Resources/" + kind, Location: "global", Properties: properties}
+	return wire.Resource{ID: id, Name: name, Type: "System.Resources/" + kind, Properties: properties}
 }
 
 func writeList[T any](w http.ResponseWriter, items []T) error {
@@ -65,7 +65,9 @@ func providerResource(m *manifest.Manifest) wire.Resource {
 	if m.Description != "" {
 		properties["description"] = m.Description
 	}
-	return registeredResource("resourceProviders", providerID(m.Namespace), m.Namespace, properties)
+	r := registeredResource("resourceProviders", providerID(m.Namespace), m.Namespace, properties)
+	r.Location, r.Tags = "global", orNone(nil)
+	return r
 }
 
 func (s *Server) listProviders(w http.ResponseWriter, _ *arm.Request) error {

@@ -93,7 +93,7 @@ func (s *Server) listRows(w http.ResponseWriter, r *arm.Request, q store.Query) 
 
 func scopeResource(r core.Resource) wire.Resource {
 	out := wire.Resource{
-		ID: r.ID.String(), Name: r.ID.Name(), Type: store.TypeOf(r.ID), Location: "global", Tags: r.Tags,
+		ID: r.ID.String(), Name: r.ID.Name(), Type: store.TypeOf(r.ID), Location: "global", Tags: orNone(r.Tags),
 		Properties: map[string]any{"provisioningState": string(core.StateSucceeded)},
 	}
 	if out.Type == store.TypePlane {
@@ -101,6 +101,15 @@ func scopeResource(r core.Resource) wire.Resource {
 		out.Properties["resourceProviders"] = map[string]any{}
 	}
 	return out
+}
+
+// orNone are tags as planes, groups and registrations show them: an empty
+// object where there are none, which some clients read without asking.
+func orNone(tags map[string]string) map[string]string {
+	if tags == nil {
+		return map[string]string{}
+	}
+	return tags
 }
 
 func (s *Server) getScope(w http.ResponseWriter, r *arm.Request) error {

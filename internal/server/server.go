@@ -66,15 +66,20 @@ type Server struct {
 	provider *dynamic.Provider
 	workers  *operation.Pool
 	routes   arm.Routes
-	// registering serialises changes of registered types.
+	// registering serialises changes of registered types. typesRaw are the
+	// manifests that are registered here, as stored, by namespace in lower case;
+	// typesSeq is the change up to which they are.
 	registering sync.Mutex
+	typesRaw    map[string]string
+	typesSeq    int64
 	// stopping is closed when answers that are held must be given.
 	stopping chan struct{}
 	stopOnce sync.Once
 }
 
 // New puts a control plane together over a store: it makes the local plane
-// where it is missing and loads the registered types.
+// where it is missing and loads the registered types, which it follows until ctx
+// ends.
 func New(ctx context.Context, o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -85,7 +90,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if o.Types == nil {
 		o.Types = manifest.NewRegistry(manifest.Builtin()...)
 	}
-	s := &Server{o: o, types: o.Types, stopping: make(chan struct{})}
+	s := &Server{o: o, types: o.Types, stopping: make(chan struct{}), typesRaw: map[string]string{}}
 	if err := s.loadTypes(ctx); err != nil {
 		return nil, err
 	}
@@ -104,6 +109,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		Concurrency: o.Workers, Lease: o.Lease, Log: o.Log, Now: o.Now,
 	})
 	s.addRoutes()
+	go s.followTypes(ctx)
 	return s, nil
 }
 

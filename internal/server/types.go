@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/radial-project/radial/internal/application"
 	"github.com/radial-project/radial/internal/container"
@@ -15,20 +16,76 @@ import (
 	"github.com/radial-project/radial/internal/store"
 )
 
-// loadTypes registers what the store keeps. A manifest that this release cannot
-// read leaves its types unknown and the rest untouched: the log says which.
+// followTypes keeps the registered types as the store has them, whichever
+// process changes them, until ctx ends.
+func (s *Server) followTypes(ctx context.Context) {
+	changed, stop := s.o.Feed.Alert(store.ChangeManifests, "")
+	defer stop()
+	for pause := time.Duration(0); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-again(pause):
+		}
+		pause = 0
+		if err := s.syncTypes(ctx, s.o.Feed.Seq()); err != nil && ctx.Err() == nil {
+			s.o.Log.Warn("the registered types could not be loaded again", "error", err.Error())
+			pause = time.Second
+		}
+	}
+}
+
+// again fires after a pause, never for none.
+func again(pause time.Duration) <-chan time.Time {
+	if pause == 0 {
+		return nil
+	}
+	return time.After(pause)
+}
+
+// syncTypes loads the registered types unless they are at least as new as the
+// change numbered seq.
+func (s *Server) syncTypes(ctx context.Context, seq int64) error {
+	s.registering.Lock()
+	defer s.registering.Unlock()
+	if s.typesSeq >= seq {
+		return nil
+	}
+	now := s.o.Feed.Seq()
+	if err := s.loadTypes(ctx); err != nil {
+		return err
+	}
+	s.typesSeq = max(now, seq)
+	return nil
+}
+
+// loadTypes registers what the store keeps, and only that. A manifest that this
+// release cannot read leaves its types as they were and the rest untouched: the
+// log says which. The caller holds registering.
 func (s *Server) loadTypes(ctx context.Context) error {
 	stored, err := s.o.Store.Manifests(ctx)
 	if err != nil {
 		return err
 	}
+	gone := maps.Clone(s.typesRaw)
 	for _, namespace := range slices.Sorted(maps.Keys(stored)) {
+		key, raw := strings.ToLower(namespace), string(stored[namespace])
+		delete(gone, key)
+		if have, ok := s.typesRaw[key]; ok && have == raw {
+			continue
+		}
+		s.typesRaw[key] = raw
 		m, err := manifest.Parse(stored[namespace])
 		if err != nil {
 			s.o.Log.Error("a stored manifest cannot be read; its types are unknown until it is registered again", "namespace", namespace, "error", err.Error())
 			continue
 		}
 		s.types.Set(m)
+	}
+	for key := range gone {
+		delete(s.typesRaw, key)
+		s.types.Remove(key)
 	}
 	return nil
 }
@@ -93,11 +150,13 @@ func (s *Server) edit(ctx context.Context, namespace string, change func(*manife
 		if err := s.o.Store.PutManifest(ctx, namespace, raw); err != nil {
 			return err
 		}
+		s.typesRaw[strings.ToLower(namespace)] = string(raw)
 		s.types.Set(next)
 	case exists:
 		if err := s.o.Store.DeleteManifest(ctx, namespace); err != nil {
 			return err
 		}
+		delete(s.typesRaw, strings.ToLower(namespace))
 		s.types.Remove(namespace)
 	}
 	return nil

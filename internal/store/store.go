@@ -306,7 +306,8 @@ const (
 	ChangeCancel ChangeKind = "cancel"
 	// ChangeMessages: Operation has more messages.
 	ChangeMessages ChangeKind = "messages"
-	// ChangeManifests and ChangeKeysets: they are to be loaded again.
+	// ChangeManifests and ChangeKeysets: they are to be loaded again. Which
+	// manifest it was says ID, see [ProviderID].
 	ChangeManifests ChangeKind = "manifests"
 	ChangeKeysets   ChangeKind = "keysets"
 	// ChangeReset: changes may have been missed; whatever was read before may
@@ -326,6 +327,11 @@ type Change struct {
 	Deleted bool `json:"deleted,omitempty"`
 	// Work says that an operation may now be leased.
 	Work bool `json:"-"`
+}
+
+// ProviderID is the id under which a change of a namespace's manifest is told.
+func ProviderID(namespace string) core.ID {
+	return core.ID{Plane: core.Segment{Type: "radius", Name: "local"}}.Resource("System.Resources/resourceProviders", namespace)
 }
 
 // Listener is told of changes after their commit, in order: those of its own

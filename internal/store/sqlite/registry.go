@@ -13,7 +13,7 @@ func (s *Store) PutManifest(ctx context.Context, namespace string, manifest json
 	return s.writer.do(ctx, func(t *tx) error {
 		_, err := t.exec(`INSERT INTO manifests (namespace, manifest) VALUES (?, ?)
 			ON CONFLICT (namespace) DO UPDATE SET manifest = excluded.manifest`, namespace, string(manifest))
-		t.changed(store.Change{Kind: store.ChangeManifests})
+		t.changed(store.Change{Kind: store.ChangeManifests, ID: store.ProviderID(namespace)})
 		return err
 	})
 }
@@ -25,7 +25,7 @@ func (s *Store) DeleteManifest(ctx context.Context, namespace string) error {
 		if err == nil && n == 0 {
 			return core.Errorf(core.CodeNotFound, "The resource provider %s was not found.", namespace).WithTarget(namespace)
 		}
-		t.changed(store.Change{Kind: store.ChangeManifests})
+		t.changed(store.Change{Kind: store.ChangeManifests, ID: store.ProviderID(namespace)})
 		return err
 	})
 }

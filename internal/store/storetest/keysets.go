@@ -208,6 +208,9 @@ var keysetCases = map[string]func(*fixture){
 		f.wantCode(f.DeleteManifest(f.ctx, "A"), "", "manifest")
 		f.sync(&r)
 		f.same(4, len(r.of(store.ChangeKeysets)), "changes of keysets")
+		for _, c := range r.of(store.ChangeManifests) {
+			f.same(store.ProviderID("A").Key(), c.ID.Key(), "the provider of a change of a manifest")
+		}
 		f.same(2, len(r.of(store.ChangeManifests)), "changes of manifests")
 	},
 }
