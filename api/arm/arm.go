@@ -13,7 +13,7 @@ type Resource struct {
 	Name       string            `json:"name,omitempty"`
 	Type       string            `json:"type,omitempty"`
 	Location   string            `json:"location,omitempty"`
-	Tags       map[string]string `json:"tags,omitempty"`
+	Tags       map[string]string `json:"tags,omitzero"`
 	SystemData json.RawMessage   `json:"systemData,omitempty"`
 	// Properties hold provisioningState and status beside the type's own.
 	Properties map[string]any `json:"properties"`

@@ -66,7 +66,8 @@ func TestPlain(t *testing.T) {
 
 func TestParseSource(t *testing.T) {
 	for source, want := range map[string]string{
-		"/planes/radius/local/resourceGroups/g/providers/A.B/c/d": "/planes/radius/local/resourceGroups/g/providers/A.B/c/d",
+		"/planes/radius/local/resourceGroups/g/providers/A.B/c/d":             "/planes/radius/local/resourceGroups/g/providers/A.B/c/d",
+		"/subscriptions/s/resourceGroups/g/providers/Microsoft.Cache/redis/r": "",
 		"http://backend:8080":              "",
 		"postgres://u@db.example/shop":     "",
 		"/planes/radius/local":             "error",

@@ -118,9 +118,19 @@ func member(v any, name string) (string, bool) {
 	return s, ok
 }
 
-// parseSource reads what a connection leads to: the id of a resource, or a URL,
-// for which the id is zero.
+// ofAzure reports whether an id is one of Azure's resource manager, which has
+// no planes: it is taken as it is, and leads to nothing that the store has.
+func ofAzure(id string) bool {
+	const scope = "/subscriptions/"
+	return len(id) > len(scope) && strings.EqualFold(id[:len(scope)], scope)
+}
+
+// parseSource reads what a connection leads to: the id of a resource, or a URL
+// or an id of Azure, for which the id is zero.
 func parseSource(source string) (core.ID, error) {
+	if ofAzure(source) {
+		return core.ID{}, nil
+	}
 	if strings.HasPrefix(source, "/") {
 		id, err := core.ParseID(source)
 		if err == nil && !id.IsResource() {
@@ -147,6 +157,9 @@ func standsFor(props map[string]any) ([]core.ID, error) {
 		s, ok := member(v, "id")
 		if !ok {
 			return nil, core.Errorf(core.CodeInvalidContent, "%s must be the id of a resource", at).WithTarget(at)
+		}
+		if ofAzure(s) {
+			continue
 		}
 		id, err := core.ParseID(s)
 		if err == nil && !id.IsResource() {
