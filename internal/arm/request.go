@@ -50,7 +50,11 @@ func Parse(r *http.Request) (*Request, error) {
 		(len(path) == len(Prefix) || path[len(Prefix)] == '/') {
 		req.Base, path = path[:len(Prefix)], path[len(Prefix):]
 	}
-	for part := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+	path = strings.Trim(path, "/")
+	for part := range strings.SplitSeq(path, "/") {
+		if path == "" { // the prefix itself, or the root
+			break
+		}
 		s, err := url.PathUnescape(part)
 		if err != nil {
 			return nil, core.Errorf(core.CodeBadRequest, "the path holds %q, which is not well escaped", part)

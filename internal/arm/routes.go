@@ -20,13 +20,18 @@ type Routes struct {
 }
 
 type route struct {
+	pattern  string
 	segments []string
 	methods  map[string]Handler
 }
 
 // Handle adds a route. methods are by name, such as "GET".
 func (rs *Routes) Handle(pattern string, methods map[string]Handler) {
-	rs.routes = append(rs.routes, route{segments: strings.Split(strings.Trim(pattern, "/"), "/"), methods: methods})
+	rt := route{methods: methods}
+	if pattern = strings.Trim(pattern, "/"); pattern != "" { // "" is the prefix itself
+		rt.segments = strings.Split(pattern, "/")
+	}
+	rs.routes = append(rs.routes, rt)
 }
 
 // Find returns the handler for r and fills r.Vars. NotFound if no route fits,
@@ -50,7 +55,7 @@ func (rs *Routes) Find(r *Request) (Handler, []string, error) {
 			}
 			return nil, allowed, core.Errorf(core.CodeMethodNotAllowed, "The request method '%s' is invalid. It may be one of %s.", r.Method, strings.Join(allowed, ", "))
 		}
-		r.Vars = vars
+		r.Vars, r.Pattern = vars, rt.pattern
 		return h, nil, nil
 	}
 	return nil, nil, core.Errorf(core.CodeNotFound, "The request '%s %s' is invalid.", r.Method, r.URL.Path)

@@ -131,3 +131,15 @@ func (s *Server) readyz(w http.ResponseWriter, r *arm.Request) error {
 func (s *Server) version(w http.ResponseWriter, _ *arm.Request) error {
 	return arm.WriteJSON(w, http.StatusOK, map[string]string{"version": core.Version, "apiVersion": APIVersion})
 }
+
+// discovery answers the prefix itself as the Kubernetes aggregation layer
+// expects of an API behind it: no resources in the sense of Kubernetes. Clients
+// of the peer ask for it to see whether a control plane is there.
+func (s *Server) discovery(w http.ResponseWriter, r *arm.Request) error {
+	if r.Base == "" {
+		return core.Errorf(core.CodeNotFound, "The request '%s %s' is invalid.", r.Method, r.URL.Path)
+	}
+	return arm.WriteJSON(w, http.StatusOK, map[string]any{
+		"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "api.ucp.dev/v1alpha3", "resources": []any{},
+	})
+}

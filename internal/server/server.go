@@ -106,7 +106,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	controllers := operation.NewRegistry(dynamic.NewController(s.provider, o.Recipes, o.Log))
 	s.workers = operation.New(operation.Options{
 		Queue: o.Store, Controllers: controllers, Work: o.Feed.Work(), Worker: uuid.NewString(),
-		Concurrency: o.Workers, Lease: o.Lease, Log: o.Log, Now: o.Now,
+		Concurrency: o.Workers, Lease: o.Lease, Log: o.Log, Now: o.Now, Renew: o.Sealer.Renew,
 	})
 	s.addRoutes()
 	go s.followTypes(ctx)
@@ -136,6 +136,7 @@ func (s *Server) addRoutes() {
 	if s.o.HealthOnly {
 		return
 	}
+	add("", methods{"GET": s.discovery})
 	add("watch/changes", methods{"GET": s.watch})
 
 	add("planes", methods{"GET": ucp(s.listPlanes)})
