@@ -80,6 +80,8 @@ type session struct {
 
 	// waitingFor is said when the run ends before it.
 	waitingFor pending
+	// stands is how far what is waited for has come.
+	stands string
 
 	connected *client.Client
 	known     []resourceType // cached by types
@@ -119,7 +121,7 @@ the state directory of --dir or RADIAL_DIR (~/.radial unless set; see radial dev
 		return usagef("%w (%s --help lists the flags)", err, c.CommandPath())
 	})
 	root.AddCommand(s.devCommand(), s.initCommand(), s.environmentCommand(), s.groupCommand(), s.applicationCommand(),
-		s.resourceCommand(), s.resourceTypeCommand(), s.recipeCommand(), s.operationCommand(), s.versionCommand())
+		s.resourceCommand(), s.resourceTypeCommand(), s.recipeCommand(), s.operationCommand(), s.waitCommand(), s.versionCommand())
 	strict(root)
 	return root
 }

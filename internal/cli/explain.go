@@ -40,8 +40,14 @@ func (s *session) explain(err error) {
 	}
 }
 
-// goesOn says what becomes of what the run waited for.
+// goesOn says how what the run waited for stands, and what becomes of it.
 func (s *session) goesOn() string {
+	if s.stands != "" {
+		if strings.HasSuffix(s.stands, "?") {
+			return capital(s.stands)
+		}
+		return capital(s.stands) + "."
+	}
 	if p := s.waitingFor; p.name != "" {
 		return fmt.Sprintf("The server goes on %[1]s: radial operation show %[2]s tells how it stands, radial operation cancel %[2]s ends it.", p.what, p.name)
 	}

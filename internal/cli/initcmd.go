@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/radial-project/radial/installation"
 	"github.com/radial-project/radial/internal/cli/setup"
@@ -23,7 +22,8 @@ type initialised struct {
 }
 
 func (s *session) initCommand() *cobra.Command {
-	var kubeconfig, kubeContext, recipesDir string
+	var k kubernetesFlags
+	var recipesDir string
 	var skipRecipes bool
 	c := &cobra.Command{
 		Use: "init", Short: "Prepare a cluster and a control plane for each other", Args: cobra.NoArgs,
@@ -39,14 +39,10 @@ Running it again changes nothing that is as it should be, and no recipe that som
 			if err != nil {
 				return err
 			}
-			rules := clientcmd.NewDefaultClientConfigLoadingRules()
-			rules.ExplicitPath = kubeconfig
-			loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubeContext})
-			cfg, err := loaded.ClientConfig()
+			cfg, err := k.config("prepare")
 			if err != nil {
-				return fmt.Errorf("no cluster to prepare: name one with --kubeconfig and --context: %w", err)
+				return err
 			}
-			cfg.QPS = -1
 			done := initialised{Cluster: cfg.Host, Server: api.URL()}
 			if done.Objects, err = setup.Install(ctx, cfg, installation.Files); err != nil {
 				return err
@@ -69,8 +65,7 @@ Running it again changes nothing that is as it should be, and no recipe that som
 			return s.show(view{data: done, text: done.text()})
 		},
 	}
-	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (KUBECONFIG, else ~/.kube/config)")
-	c.Flags().StringVar(&kubeContext, "context", "", "context in the kubeconfig (the current one unless set)")
+	k.add(c)
 	c.Flags().StringVar(&recipesDir, "recipes-dir", "", "folder for the local recipes' templates (recipes/ in the state directory unless set)")
 	c.Flags().BoolVar(&skipRecipes, "skip-recipes", false, "register no recipes")
 	return c
