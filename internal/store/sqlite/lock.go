@@ -50,5 +50,9 @@ func holder(name string) string {
 	return "another process" // between its lock and its first write
 }
 
-// release frees the lock.
-func (l *lock) release() error { return l.f.Close() }
+// release frees the lock. Unlocking frees it for every copy of the descriptor:
+// a process that is being started holds one between its fork and its exec, and
+// closing alone would leave the store locked until then.
+func (l *lock) release() error {
+	return errors.Join(syscall.Flock(int(l.f.Fd()), syscall.LOCK_UN), l.f.Close())
+}
