@@ -12,6 +12,7 @@ import (
 	"github.com/radial-project/radial/internal/manifest"
 	"github.com/radial-project/radial/internal/operation"
 	"github.com/radial-project/radial/internal/recipe"
+	"github.com/radial-project/radial/internal/seal"
 )
 
 // Recipes runs recipes; [recipe.Engine] is the one.
@@ -98,6 +99,7 @@ func (c *Controller) inert(ctx context.Context, job *operation.Job, tv *manifest
 	}
 	r := job.Resource
 	r.Status, r.Secrets = nil, nil
+	c.p.o.Sealer.Stamp(&r)
 	return operation.Outcome{Resource: &r}, nil
 }
 
@@ -269,7 +271,7 @@ func (c *Controller) keep(r *core.Resource, tv *manifest.TypeVersion, status *St
 		if v == nil {
 			continue
 		}
-		sealed, err := c.p.o.Sealer.Seal(r.ID, secretPath(name), v)
+		sealed, err := c.p.o.Sealer.Seal(r.ID, seal.SecretPath(name), v)
 		if err != nil {
 			return err
 		}
@@ -278,6 +280,7 @@ func (c *Controller) keep(r *core.Resource, tv *manifest.TypeVersion, status *St
 		}
 		r.Secrets[name] = sealed
 	}
+	c.p.o.Sealer.Stamp(r)
 	status.ComputedValues, status.RecipeStatus = values, RecipeSuccess
 	definition := result.Definition
 	status.Recipe = &definition

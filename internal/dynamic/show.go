@@ -7,6 +7,7 @@ import (
 	wire "github.com/radial-project/radial/api/arm"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/manifest"
+	"github.com/radial-project/radial/internal/seal"
 )
 
 // show is a resource as GET answers it: the user's properties with sensitive
@@ -176,14 +177,10 @@ func (p *Provider) secrets(r core.Resource, tv *manifest.TypeVersion) (map[strin
 	return out, nil
 }
 
-// secretPath is the path by which a recipe's secret is bound; no property has
-// such a name.
-func secretPath(name string) string { return "\x00secrets." + name }
-
 func (p *Provider) openSecret(id core.ID, name string, sealed json.RawMessage) (any, error) {
 	var v any
 	if err := json.Unmarshal(sealed, &v); err != nil {
 		return nil, core.Errorf(core.CodeInternal, "a stored secret of %s cannot be read", id)
 	}
-	return p.o.Sealer.Open(id, secretPath(name), v)
+	return p.o.Sealer.Open(id, seal.SecretPath(name), v)
 }

@@ -108,6 +108,9 @@ func (p *Provider) write(ctx context.Context, req Request, verb core.Verb, compo
 			w.Resource.State = core.StateAccepted
 		}
 		r, err := p.o.Store.Accept(ctx, w)
+		if core.IsCode(err, store.Changed) && p.o.Sealer.Renew(ctx, &w.Resource) {
+			r, err = p.o.Store.Accept(ctx, w)
+		}
 		if core.IsCode(err, store.Changed) {
 			if !exists && w.Operation != nil {
 				return Answer{}, core.Errorf(core.CodeConflict, "The target resource is in progress state: %s. Another request created %s at the same moment; repeat this one if it is still wanted.", core.StateAccepted, id).WithTarget(id.String())
@@ -201,6 +204,7 @@ func (p *Provider) prepare(ctx context.Context, id core.ID, tv *manifest.TypeVer
 	if r.SystemData.CreatedAt.IsZero() {
 		r.SystemData.CreatedAt = now.UTC()
 	}
+	p.o.Sealer.Stamp(&r)
 	return store.Write{Resource: r, Edges: edges, Parents: place.Parents, Expect: stored.ETag, Replaces: body.Replaces, Now: now}, nil
 }
 

@@ -124,6 +124,9 @@ func (p *Pool) end(ctx context.Context, e store.Ending, op *core.Operation, log 
 		e.Now = p.o.Now()
 		// A shutdown does not take back what was done: the end is committed.
 		err := p.o.Queue.End(context.WithoutCancel(ctx), e)
+		if core.IsCode(err, store.Changed) && e.Resource != nil && p.o.Renew != nil && p.o.Renew(context.WithoutCancel(ctx), e.Resource) {
+			err = p.o.Queue.End(context.WithoutCancel(ctx), e)
+		}
 		switch {
 		case err == nil:
 			return

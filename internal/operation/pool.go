@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
 )
 
@@ -36,8 +37,12 @@ type Options struct {
 	// Attempts bounds how often an operation is begun: one that kills its
 	// process each time must not do so for ever.
 	Attempts int
-	Log      *slog.Logger
-	Now      func() time.Time
+	// Renew, when not nil, is given the resource of an end that the store
+	// refused because it had changed, and says by true that it seals it with
+	// keys that are in use now.
+	Renew func(context.Context, *core.Resource) bool
+	Log   *slog.Logger
+	Now   func() time.Time
 }
 
 // Pool is the workers of one process.

@@ -24,6 +24,9 @@ func member(path, name string) string {
 	return path + "." + name
 }
 
+// Member is the path of the property name of the value at path.
+func Member(path, name string) string { return member(path, name) }
+
 // Path writes the names as one path, in the form that every fault of this
 // package uses.
 func Path(names ...string) string {

@@ -1,72 +1,125 @@
 // Package seal encrypts sensitive values before they reach the store (D-24).
 //
-// A data keyset lies in the store, wrapped by a key that lies elsewhere: a
-// [KEK], read from a file. Each sealed value is bound to its resource and to
-// its place in the schema, so that one copied to another resource or property
-// does not open.
+// Data keysets lie in the store, wrapped by a key that lies elsewhere: a [KEK],
+// from a file, a Secret or a key service. Each sealed value is bound to its
+// resource and to its place in the schema, so that one copied to another
+// resource or property does not open.
+//
+// A [Sealer] seals with the newest keyset that every replica has, and opens
+// with all that are not destroyed. A [Keeper] keeps it up to date and rotates.
 package seal
 
 import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/radial-project/radial/internal/core"
-	"github.com/tink-crypto/tink-go/v2/aead"
-	"github.com/tink-crypto/tink-go/v2/keyset"
+	"github.com/radial-project/radial/internal/store"
 	"github.com/tink-crypto/tink-go/v2/tink"
 )
 
 // envelope is the one member of a sealed value: {"$sealed": "<base64>"}.
 const envelope = "$sealed"
 
-// keysetContext binds a wrapped keyset to its purpose.
-var keysetContext = []byte("radial data keyset")
-
-// Keysets is the part of store.Registry that keeps the wrapped keyset.
+// Keysets is the part of store.Store that a Sealer reads.
 type Keysets interface {
-	// Keyset returns the wrapped data keyset; when there is none, it stores
+	// Keyset returns the wrapped primary version; when there is none, it stores
 	// and returns initial.
 	Keyset(ctx context.Context, initial []byte) ([]byte, error)
+	// Versions returns all versions, the oldest first.
+	Versions(ctx context.Context) ([]store.Keyset, error)
 }
 
 // Sealer seals and opens values. It is safe for concurrent use.
 type Sealer struct {
-	// primitive is swapped whole when a keyset changes, so that a rotation
-	// needs no lock on the way of a write.
-	primitive atomic.Pointer[tink.AEAD]
+	store Keysets
+	kek   KEK
+	// ring is swapped whole when keysets change, so that a rotation needs no
+	// lock on the way of a write.
+	ring atomic.Pointer[ring]
+
+	loading sync.Mutex
+	// missed is when a value of an unknown key made the keysets be read anew.
+	missed time.Time
+	log    *slog.Logger
 }
 
-// Open loads the data keyset from the store, making it first if there is none.
-// Of several processes that start together all get the same one.
-func Open(ctx context.Context, store Keysets, kek KEK) (*Sealer, error) {
-	fresh, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
+// Open loads the data keysets from the store, making the first if there is
+// none. Of several processes that start together all get the same one.
+func Open(ctx context.Context, kept Keysets, kek KEK) (*Sealer, error) {
+	s := &Sealer{store: kept, kek: kek, log: slog.New(slog.DiscardHandler)}
+	s.ring.Store(&ring{})
+	versions, err := kept.Versions(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("make a data keyset: %w", err)
+		return nil, fmt.Errorf("load the data keysets: %w", err)
 	}
-	var wrapped bytes.Buffer
-	if err := fresh.WriteWithAssociatedData(keyset.NewBinaryWriter(&wrapped), kek.aead, keysetContext); err != nil {
-		return nil, fmt.Errorf("wrap the data keyset: %w", err)
+	if len(versions) == 0 {
+		wrapped, err := newKeyset(ctx, kek, nil)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := kept.Keyset(ctx, wrapped); err != nil {
+			return nil, fmt.Errorf("load the data keysets: %w", err)
+		}
 	}
-	kept, err := store.Keyset(ctx, wrapped.Bytes())
-	if err != nil {
-		return nil, fmt.Errorf("load the data keyset: %w", err)
+	if _, err := s.Load(ctx); err != nil {
+		return nil, err
 	}
-	handle, err := keyset.ReadWithAssociatedData(keyset.NewBinaryReader(bytes.NewReader(kept)), kek.aead, keysetContext)
-	if err != nil {
-		return nil, core.Errorf(core.CodeInternal, "the data keyset in the store does not open with the key in %s: it was wrapped with another key, or one of the two is damaged; put back the key file that belongs to this store", kek.source)
-	}
-	p, err := aead.New(handle)
-	if err != nil {
-		return nil, fmt.Errorf("use the data keyset: %w", err)
-	}
-	s := &Sealer{}
-	s.primitive.Store(&p)
 	return s, nil
+}
+
+// Load reads the keysets anew and says up to which version all that are not
+// disabled are loaded: what a replica acknowledges. After an error those that
+// were loaded before stay.
+func (s *Sealer) Load(ctx context.Context) (int64, error) {
+	s.loading.Lock()
+	defer s.loading.Unlock()
+	return s.load(ctx)
+}
+
+func (s *Sealer) load(ctx context.Context) (int64, error) {
+	versions, err := s.store.Versions(ctx)
+	if err != nil {
+		return s.ring.Load().upTo, err
+	}
+	next, err := s.ring.Load().with(ctx, versions, s.kek)
+	if err != nil {
+		return s.ring.Load().upTo, err
+	}
+	s.ring.Store(next)
+	return next.upTo, nil
+}
+
+// minMiss is how often at most values of unknown keys make the keysets be read.
+const minMiss = 500 * time.Millisecond
+
+// key finds the key with a number. A replica that was away when a version was
+// promoted meets its values before it knows it: it looks again.
+func (s *Sealer) key(id uint32) *version {
+	if v := s.ring.Load().byID[id]; v != nil {
+		return v
+	}
+	s.loading.Lock()
+	defer s.loading.Unlock()
+	if v := s.ring.Load().byID[id]; v != nil || time.Since(s.missed) < minMiss {
+		return v
+	}
+	s.missed = time.Now()
+	ctx, done := context.WithTimeout(context.Background(), 5*time.Second)
+	defer done()
+	if _, err := s.load(ctx); err != nil {
+		s.log.Warn("the data keysets cannot be read anew", "error", err.Error())
+	}
+	return s.ring.Load().byID[id]
 }
 
 // binding is what a sealed value is bound to. Ids compare without case, paths
@@ -83,7 +136,11 @@ func (s *Sealer) Seal(id core.ID, path string, v any) (json.RawMessage, error) {
 	if err != nil {
 		return nil, core.Errorf(core.CodeInternal, "the value of %s of %s is not JSON", path, id)
 	}
-	cipher, err := (*s.primitive.Load()).Encrypt(plain, binding(id, path))
+	return encrypt(s.ring.Load().primary.aead, id, path, plain)
+}
+
+func encrypt(key tink.AEAD, id core.ID, path string, plain []byte) (json.RawMessage, error) {
+	cipher, err := key.Encrypt(plain, binding(id, path))
 	if err != nil {
 		return nil, core.Errorf(core.CodeInternal, "seal %s of %s: %w", path, id, err)
 	}
@@ -105,9 +162,18 @@ func (s *Sealer) Open(id core.ID, path string, sealed any) (any, error) {
 	if err != nil {
 		return nil, core.Errorf(core.CodeInternal, "%s of %s is stored damaged; write the resource again", path, id)
 	}
-	plain, err := (*s.primitive.Load()).Decrypt(cipher, binding(id, path))
+	gone := core.Errorf(core.CodeInternal, "%s of %s does not open: it was sealed for another place or with a key that is gone; write the resource again", path, id)
+	number, ok := keyID(cipher)
+	if !ok {
+		return nil, gone
+	}
+	key := s.key(number)
+	if key == nil {
+		return nil, gone
+	}
+	plain, err := key.aead.Decrypt(cipher, binding(id, path))
 	if err != nil {
-		return nil, core.Errorf(core.CodeInternal, "%s of %s does not open: it was sealed for another place or with a key that is gone; write the resource again", path, id)
+		return nil, gone
 	}
 	dec := json.NewDecoder(bytes.NewReader(plain))
 	dec.UseNumber()
@@ -116,6 +182,15 @@ func (s *Sealer) Open(id core.ID, path string, sealed any) (any, error) {
 		return nil, core.Errorf(core.CodeInternal, "%s of %s is stored damaged; write the resource again", path, id)
 	}
 	return v, nil
+}
+
+// keyID is the number of the key that made a ciphertext: Tink writes it behind
+// a byte of 1.
+func keyID(cipher []byte) (uint32, bool) {
+	if len(cipher) < 5 || cipher[0] != 1 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint32(cipher[1:5]), true
 }
 
 // IsSealed reports whether v has the shape of a sealed value. It says nothing

@@ -49,7 +49,9 @@ type Options struct {
 	// for its workers (D-2).
 	HealthOnly bool
 	Log        *slog.Logger
-	Now        func() time.Time
+	// Metrics counts; nil counts nothing.
+	Metrics *telemetry.Metrics
+	Now     func() time.Time
 	// Workers bounds the operations that run at a time, Lease is how long a
 	// killed worker's operation waits; zero is the default of each.
 	Workers int

@@ -52,6 +52,13 @@ type Keysets interface {
 	RemoveReplica(ctx context.Context, name string) error
 }
 
+// Purger is a store that can take what was overwritten out of its files.
+type Purger interface {
+	// Purge makes what no row holds any more unreadable in the files too, as
+	// far as the database can. It may fail while readers are at work.
+	Purge(ctx context.Context) error
+}
+
 // KeysetState says what a version of the data keyset is for.
 type KeysetState string
 

@@ -188,6 +188,20 @@ func (s *Store) Reseal(ctx context.Context, r store.Resealing) error {
 	})
 }
 
+// Purge implements [store.Purger]: it folds the log into the file and empties
+// it. What rows held before is overwritten in the file when they change
+// (secure_delete).
+func (s *Store) Purge(ctx context.Context) error {
+	var busy, pages, moved int
+	if err := s.reads.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &pages, &moved); err != nil {
+		return s.fault("purged", err)
+	}
+	if busy != 0 {
+		return core.Errorf(core.CodeUnavailable, "purge the store: a reader holds the log; it is tried again")
+	}
+	return nil
+}
+
 // Heartbeat implements [store.Keysets].
 func (s *Store) Heartbeat(ctx context.Context, r store.Replica) error {
 	return s.writer.do(ctx, func(t *tx) error {

@@ -91,7 +91,7 @@ func Open(ctx context.Context, path string, o Options) (_ *Store, err error) {
 	if err := private(path); err != nil {
 		return nil, err
 	}
-	db, err := sql.Open("sqlite", dsn(path, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
+	db, err := sql.Open("sqlite", dsn(path, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)", "secure_delete(1)",
 		"cache_size(-8000)", fmt.Sprintf("journal_size_limit(%d)", logLimit)))
 	if err != nil {
 		return nil, s.fault("opened", err)
