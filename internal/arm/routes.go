@@ -27,14 +27,14 @@ type route struct {
 
 // Handle adds a route. methods are by name, such as "GET".
 func (rs *Routes) Handle(pattern string, methods map[string]Handler) {
-	rt := route{methods: methods}
+	rt := route{pattern: pattern, methods: methods}
 	if pattern = strings.Trim(pattern, "/"); pattern != "" { // "" is the prefix itself
 		rt.segments = strings.Split(pattern, "/")
 	}
 	rs.routes = append(rs.routes, rt)
 }
 
-// Find returns the handler for r and fills r.Vars. NotFound if no route fits,
+// Find returns the handler for r and fills r.Vars and r.Pattern. NotFound if no route fits,
 // MethodNotAllowed (with the allowed methods) if one does but not by the method.
 func (rs *Routes) Find(r *Request) (Handler, []string, error) {
 	for _, rt := range rs.routes {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/telemetry"
 )
 
 // Causes with which a job's context ends.
@@ -50,6 +51,10 @@ func (p *Pool) run(ctx context.Context, leased store.Leased) {
 		return p.o.Log.With("operation", op.ID, "verb", string(op.Verb), "resource", op.ResourceID.String())
 	}
 
+	ctx, span := telemetry.Operation(ctx, *op)
+	var failure error
+	defer func() { span.End(failure) }()
+	defer p.o.Metrics.Begun(*op, p.o.Now())()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	lease := p.hold(op, cancel)
@@ -78,11 +83,16 @@ func (p *Pool) run(ctx context.Context, leased store.Leased) {
 			p.release(op, log)
 			return
 		case core.IsCode(err, core.CodeFenced), ctx.Err() != nil:
+			failure = core.Errorf(core.CodeFenced, "the lease was lost")
+			p.o.Metrics.LeaseLost()
 			log().Warn("operation left to another worker", "reason", reason(ctx, err))
 			return
 		default:
 			ending.Error = core.AsError(err)
 		}
+	}
+	if ending.Error != nil {
+		failure = ending.Error
 	}
 	p.end(ctx, ending, op, log)
 }
@@ -129,8 +139,10 @@ func (p *Pool) end(ctx context.Context, e store.Ending, op *core.Operation, log 
 		}
 		switch {
 		case err == nil:
+			p.o.Metrics.Ended(*op, e.State, e.Now)
 			return
 		case core.IsCode(err, core.CodeFenced):
+			p.o.Metrics.LeaseLost()
 			log().Warn("operation was taken over before it could end")
 			return
 		case !core.IsCode(err, core.CodeUnavailable) && e.State == core.StateSucceeded:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/telemetry"
 )
 
 // Defaults of Options.
@@ -42,7 +43,9 @@ type Options struct {
 	// keys that are in use now.
 	Renew func(context.Context, *core.Resource) bool
 	Log   *slog.Logger
-	Now   func() time.Time
+	// Metrics counts; nil counts nothing.
+	Metrics *telemetry.Metrics
+	Now     func() time.Time
 }
 
 // Pool is the workers of one process.
@@ -54,6 +57,7 @@ type Pool struct {
 	stopping chan struct{}
 	// checked is when the store was last asked for leases of others.
 	checked time.Time
+	health  health
 }
 
 // New returns a pool that works once Run is called.
@@ -80,6 +84,8 @@ func New(o Options) *Pool {
 // controllers to stop, gives back the leases of those that did not end, and
 // returns when all have returned. Call it once.
 func (p *Pool) Run(ctx context.Context) {
+	p.o.Metrics.Workers(p.o.Concurrency)
+	defer p.health.run()()
 	jobs, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer func() {
 		close(p.stopping)
@@ -151,7 +157,9 @@ func (p *Pool) drain(ctx, jobs context.Context) error {
 			free++
 		}
 		now := p.o.Now()
+		answered := p.health.ask(now)
 		leased, err := p.o.Queue.Lease(ctx, store.Lease{Worker: p.o.Worker, Max: free, Now: now, Until: now.Add(p.o.Lease)})
+		answered()
 		for range free - len(leased) {
 			<-p.slots
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/radial-project/radial/internal/arm"
 	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/telemetry"
 )
 
 // ServeHTTP answers one request.
@@ -60,6 +61,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 		}
 		return err
 	}
+	telemetry.Routed(r.Context(), req.Pattern)
 	return h(w, req)
 }
 

@@ -94,6 +94,7 @@ func (s *Server) watch(w http.ResponseWriter, r *arm.Request) error {
 		}
 	}()
 
+	defer s.o.Metrics.Streaming()()
 	subscription := s.o.Feed.Subscribe(since)
 	control := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "application/x-ndjson")

@@ -23,6 +23,7 @@ import (
 	"github.com/radial-project/radial/internal/operation"
 	"github.com/radial-project/radial/internal/seal"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/telemetry"
 )
 
 // APIVersion is the version of planes, resource groups and registrations.
@@ -108,7 +109,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	controllers := operation.NewRegistry(dynamic.NewController(s.provider, o.Recipes, o.Log))
 	s.workers = operation.New(operation.Options{
 		Queue: o.Store, Controllers: controllers, Work: o.Feed.Work(), Worker: uuid.NewString(),
-		Concurrency: o.Workers, Lease: o.Lease, Log: o.Log, Now: o.Now, Renew: o.Sealer.Renew,
+		Concurrency: o.Workers, Lease: o.Lease, Log: o.Log, Metrics: o.Metrics, Now: o.Now, Renew: o.Sealer.Renew,
 	})
 	s.addRoutes()
 	go s.followTypes(ctx)
@@ -120,6 +121,9 @@ func (s *Server) Types() *manifest.Registry { return s.types }
 
 // Work runs the workers until ctx ends and every controller has returned.
 func (s *Server) Work(ctx context.Context) { s.workers.Run(ctx) }
+
+// Working reports what is wrong with the workers; see [operation.Pool.Working].
+func (s *Server) Working() error { return s.workers.Working() }
 
 // Stop makes held answers (long polls, change streams) end at once. Call it
 // when the HTTP server begins to shut down.
