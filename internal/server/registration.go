@@ -35,14 +35,8 @@ func (s *Server) listSummaries(w http.ResponseWriter, _ *arm.Request) error {
 	for _, m := range s.types.Manifests() {
 		out = append(out, summarise(m))
 	}
-	known := map[string]bool{}
-	for alias := range s.types.Aliases() {
-		ns, _, _ := strings.Cut(alias, "/")
-		if _, ok := s.types.Manifest(ns); !ok && !known[strings.ToLower(ns)] {
-			known[strings.ToLower(ns)] = true
-			out = append(out, *s.aliasSummary(ns))
-		}
-	}
+	// Namespaces of nothing but other names are answered when asked for, but not
+	// listed: a client that lists the resources of every type would see each twice.
 	slices.SortFunc(out, func(a, b summary) int { return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
 	return writeList(w, out)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/dynamic"
 	"github.com/radial-project/radial/internal/graph"
+	"github.com/radial-project/radial/internal/recipe"
 )
 
 // request is a request on one resource, with its preconditions.
@@ -140,7 +141,8 @@ func (s *Server) action(w http.ResponseWriter, r *arm.Request) error {
 	if !id.IsResource() {
 		return unknown
 	}
-	if _, err := arm.ReadObject(w, r, arm.MediaJSON); err != nil {
+	body, err := arm.ReadObject(w, r, arm.MediaJSON)
+	if err != nil {
 		return err
 	}
 	switch {
@@ -160,8 +162,51 @@ func (s *Server) action(w http.ResponseWriter, r *arm.Request) error {
 			return unknown
 		}
 		return s.graph(w, r, id.WithType(tv.Type))
+	case strings.EqualFold(name, "getMetadata"):
+		tv, err := s.types.Lookup(id.Type(), r.APIVersion)
+		if err != nil {
+			return err
+		}
+		if !application.IsEnvironment(tv.Type) {
+			return unknown
+		}
+		return s.recipe(w, r, id.WithType(tv.Type), body)
 	}
 	return unknown
+}
+
+// describer tells what a registered recipe takes; [recipe.Engine] does.
+type describer interface {
+	Parameters(ctx context.Context, environment core.Resource, resourceType, name string) (recipe.Definition, map[string]json.RawMessage, error)
+}
+
+// recipe answers getMetadata of an environment: one of its recipes, with the
+// parameters that the template declares, which is fetched for it.
+func (s *Server) recipe(w http.ResponseWriter, r *arm.Request, id core.ID, body map[string]any) error {
+	engine, ok := s.o.Recipes.(describer)
+	if !ok {
+		return core.Errorf(core.CodeNotFound, "this server runs no recipes, so it cannot tell their parameters: ask one that has workers")
+	}
+	resourceType, _ := body["resourceType"].(string)
+	name, _ := body["name"].(string)
+	if resourceType == "" {
+		return core.Errorf(core.CodeInvalidContent, "resourceType is required: the type that the recipe is registered for").WithTarget("resourceType")
+	}
+	environment, _, err := s.o.Store.Get(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	def, parameters, err := engine.Parameters(r.Context(), environment, resourceType, name)
+	if err != nil {
+		return err
+	}
+	if parameters == nil {
+		parameters = map[string]json.RawMessage{}
+	}
+	return arm.WriteJSON(w, http.StatusOK, map[string]any{
+		"name": def.Name, "resourceType": resourceType, "templateKind": def.Kind, "templatePath": def.Path,
+		"templateVersion": def.Version, "plainHttp": def.PlainHTTP, "parameters": parameters,
+	})
 }
 
 func (s *Server) graph(w http.ResponseWriter, r *arm.Request, id core.ID) error {
