@@ -59,6 +59,8 @@ type Options struct {
 	Lease   time.Duration
 	// Deadline of operations; zero is 24 hours.
 	Deadline time.Duration
+	// Keys say how the data keysets are looked after.
+	Keys KeyOptions
 }
 
 // Server is a control plane. It implements [http.Handler]; Work runs its
@@ -69,6 +71,7 @@ type Server struct {
 	provider *dynamic.Provider
 	workers  *operation.Pool
 	routes   arm.Routes
+	keeper   *seal.Keeper
 	// registering serialises changes of registered types. typesRaw are the
 	// manifests that are registered here, as stored, by namespace in lower case;
 	// typesSeq is the change up to which they are.
@@ -113,6 +116,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	})
 	s.addRoutes()
 	go s.followTypes(ctx)
+	s.keepKeysets(ctx)
 	return s, nil
 }
 
@@ -163,6 +167,8 @@ func (s *Server) addRoutes() {
 	add(registered+"/{namespace}/resourcetypes/{type}", methods{"GET": ucp(s.getType), "PUT": ucp(s.putType), "DELETE": ucp(s.deleteType)})
 	add(registered+"/{namespace}/resourcetypes/{type}/apiversions", methods{"GET": ucp(s.listVersions)})
 	add(registered+"/{namespace}/resourcetypes/{type}/apiversions/{version}", methods{"GET": ucp(s.getVersion), "PUT": ucp(s.putVersion), "DELETE": ucp(s.deleteVersion)})
+	add(plane+"/providers/System.Resources/keysets", methods{"GET": ucp(s.listKeysets)})
+	add(plane+"/providers/System.Resources/keysets/rotate", methods{"POST": ucp(s.rotateKeysets)})
 	add(plane+"/providers/{namespace}", methods{"GET": ucp(s.getSummary)})
 
 	const statuses = plane + "/providers/{namespace}/locations/{location}/operationstatuses"
