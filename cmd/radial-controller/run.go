@@ -29,6 +29,7 @@ import (
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/paired"
 	"github.com/radial-project/radial/internal/provision"
+	"github.com/radial-project/radial/internal/telemetry"
 )
 
 // run wires the controllers and runs them until ctx ends.
@@ -36,6 +37,17 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	logger := logr.FromSlogHandler(log.Handler())
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
+	traced, err := telemetry.Exporting(ctx, "radial-controller", log)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if err := traced(last); err != nil {
+			log.Warn("the last traces could not be sent", "error", err.Error())
+		}
+	}()
 	cfg, err := restConfig(c)
 	if err != nil {
 		return err

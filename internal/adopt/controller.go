@@ -183,7 +183,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Watches(&radapp.Recipe{}, handler.EnqueueRequestsFromMapFunc(r.connectedTo), builder.WithPredicates(recipeMoves())).
 		WatchesRawSource(woken).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(true)}).
-		Complete(r)
+		Complete(paired.Traced(Kind, r))
 	if err != nil {
 		return err
 	}

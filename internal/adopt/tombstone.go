@@ -101,7 +101,7 @@ func (r *Reconciler) setupTombstones(mgr manager.Manager) error {
 			// answers and refuses.
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](500*time.Millisecond, time.Minute),
 		}).
-		Complete(&tombstones{r})
+		Complete(paired.Traced("tombstone", &tombstones{r}))
 }
 
 // Reconcile asks for one buried deletion, and drops the tombstone once the

@@ -35,6 +35,7 @@ import (
 
 	"github.com/radial-project/radial/api/arm"
 	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/telemetry"
 )
 
 // maxAnswer bounds what is read of one answer, in bytes.
@@ -93,7 +94,7 @@ func New(baseURL string, o Options) *Client {
 	if o.UserAgent == "" {
 		o.UserAgent = "radial/" + core.Version
 	}
-	c := &Client{base: base, http: &http.Client{Transport: o.Transport}, agent: o.UserAgent, timeout: o.Timeout, random: o.Random}
+	c := &Client{base: base, http: &http.Client{Transport: telemetry.Transport(o.Transport)}, agent: o.UserAgent, timeout: o.Timeout, random: o.Random}
 	// The SDK's pipeline only polls. It does not retry, since every caller here
 	// has a retry of its own, and it is given no credential: the SDK refuses to
 	// send one without TLS, and the server of developer mode has none.

@@ -125,7 +125,7 @@ func Setup(mgr manager.Manager, o Options) error {
 			MaxConcurrentReconciles: 4,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.FirstRetry, o.MaxRetry),
 		}).
-		Complete(r)
+		Complete(paired.Traced(Kind, r))
 }
 
 type reconciler struct {

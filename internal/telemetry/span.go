@@ -31,6 +31,7 @@ const (
 	keyAttempt   = attribute.Key("radial.operation.attempt")
 	keyResource  = attribute.Key("radial.resource.id")
 	keyType      = attribute.Key("radial.resource.type")
+	keyObject    = attribute.Key("radial.kubernetes.object")
 	keyKind      = attribute.Key("radial.kind")
 )
 
@@ -68,6 +69,11 @@ func Resource(id core.ID) attribute.KeyValue { return keyResource.String(id.Stri
 
 // Kind says what a step is about: a kind of Kubernetes object, of recipe.
 func Kind(kind string) attribute.KeyValue { return keyKind.String(kind) }
+
+// Object says which object of a cluster a step is about.
+func Object(namespace, name string) attribute.KeyValue {
+	return keyObject.String(namespace + "/" + name)
+}
 
 // Traceparent is the present step in the form in which it is stored or sent, ""
 // when nobody traces.

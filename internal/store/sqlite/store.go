@@ -47,6 +47,9 @@ type Options struct {
 	// Clock stands in where a call gives no time, and numbers the changes; nil
 	// is time.Now.
 	Clock func() time.Time
+	// Committed is told of every commit: how many writes shared it and how long
+	// it took, the disk included. It must not block.
+	Committed func(writes int, took time.Duration)
 }
 
 // Store is one open file.
@@ -115,7 +118,7 @@ func Open(ctx context.Context, path string, o Options) (_ *Store, err error) {
 	readers := min(max(runtime.GOMAXPROCS(0), 2), 8)
 	s.reads.SetMaxOpenConns(readers)
 	s.reads.SetMaxIdleConns(readers)
-	s.writer = startWriter(s, db, conn, o.Listener)
+	s.writer = startWriter(s, db, conn, o)
 	if err := s.recover(ctx); err != nil {
 		return nil, errors.Join(err, s.writer.close(), s.reads.Close())
 	}

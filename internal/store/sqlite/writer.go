@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
@@ -23,6 +24,8 @@ type writer struct {
 	conn   *sql.Conn
 	stmts  map[string]*sql.Stmt
 	listen store.Listener
+	// committed is told of commits, see Options.
+	committed func(writes int, took time.Duration)
 	seq    int64
 	trace  func(statement string) // tests count statements; else nil
 
@@ -43,12 +46,15 @@ type request struct {
 	done    chan struct{}
 }
 
-func startWriter(s *Store, db *sql.DB, conn *sql.Conn, listen store.Listener) *writer {
-	if listen == nil {
-		listen = func([]store.Change) {}
+func startWriter(s *Store, db *sql.DB, conn *sql.Conn, o Options) *writer {
+	if o.Listener == nil {
+		o.Listener = func([]store.Change) {}
+	}
+	if o.Committed == nil {
+		o.Committed = func(int, time.Duration) {}
 	}
 	w := &writer{
-		s: s, db: db, conn: conn, listen: listen, stmts: map[string]*sql.Stmt{},
+		s: s, db: db, conn: conn, listen: o.Listener, committed: o.Committed, stmts: map[string]*sql.Stmt{},
 		// Numbers of a later process are above those of an earlier one, so that
 		// a reader of the feed that was away meanwhile is not taken for one
 		// that has seen everything. Microseconds fit a JSON number.
@@ -122,7 +128,9 @@ func claim(batch []*request, r *request) []*request {
 // disk, say) the whole transaction is gone, the innocent with the guilty; each
 // is then tried once more alone, so that a write fails by its own fault only.
 func (w *writer) commit(batch []*request) {
+	begun := time.Now()
 	if err := w.attempt(batch); err == nil {
+		w.committed(len(batch), time.Since(begun))
 		w.publish(batch)
 	} else if len(batch) == 1 {
 		batch[0].err = w.s.fault("written", err)
