@@ -121,7 +121,8 @@ the state directory of --dir or RADIAL_DIR (~/.radial unless set; see radial dev
 		return usagef("%w (%s --help lists the flags)", err, c.CommandPath())
 	})
 	root.AddCommand(s.devCommand(), s.initCommand(), s.environmentCommand(), s.groupCommand(), s.applicationCommand(),
-		s.resourceCommand(), s.resourceTypeCommand(), s.recipeCommand(), s.operationCommand(), s.waitCommand(), s.versionCommand())
+		s.resourceCommand(), s.resourceTypeCommand(), s.recipeCommand(), s.resourceProviderCommand(), s.recipePackCommand(), s.operationCommand(),
+		s.waitCommand(), s.versionCommand())
 	strict(root)
 	return root
 }

@@ -143,9 +143,14 @@ func (s *session) environmentUpdate() *cobra.Command {
 }
 
 func (s *session) environmentDelete() *cobra.Command {
-	var yes bool
+	var yes, cascade bool
 	c := &cobra.Command{
 		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Delete an environment", Args: cobra.ExactArgs(1),
+		Long: `Deletes an environment. One that applications or resources use is refused, with the list of them;
+--cascade deletes those first, with everything in them.
+
+What was adopted from a cluster comes back as long as its object there asks for it, and then waits for the
+environment.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			_, id, err := s.findKind(c.Context(), "environments", "environment", args[0])
 			if err != nil {
@@ -155,10 +160,17 @@ func (s *session) environmentDelete() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return s.remove(c.Context(), id, t.version(), fmt.Sprintf("environment %q", id.Name()), yes)
+			var users []arm.Resource
+			if cascade {
+				if users, err = s.belonging(c.Context(), plane, core.ID{}, id); err != nil {
+					return err
+				}
+			}
+			return s.removeWith(c.Context(), users, id, t.version(), fmt.Sprintf("environment %q", id.Name()), yes)
 		},
 	}
 	confirmFlag(c, &yes)
+	cascadeFlag(c, &cascade, "delete the applications and resources that use it first")
 	return c
 }
 

@@ -47,18 +47,28 @@ func (s *session) groupCommand() *cobra.Command {
 			return s.done(r, "Group %q is there.", args[0])
 		},
 	}
-	var yes bool
+	var yes, cascade bool
 	remove := &cobra.Command{
-		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Delete an empty resource group", Args: cobra.ExactArgs(1),
+		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Delete a resource group", Args: cobra.ExactArgs(1),
+		Long: `Deletes a resource group. One that holds anything is refused, with what it holds; --cascade deletes that
+first, in the order in which the resources use each other.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := s.findGroup(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return s.remove(c.Context(), core.GroupID(r.Name), setup.GroupVersion, fmt.Sprintf("group %q", r.Name), yes)
+			id := core.GroupID(r.Name)
+			var held []arm.Resource
+			if cascade {
+				if held, err = s.belonging(c.Context(), id, core.ID{}, core.ID{}); err != nil {
+					return err
+				}
+			}
+			return s.removeWith(c.Context(), held, id, setup.GroupVersion, fmt.Sprintf("group %q", r.Name), yes)
 		},
 	}
 	confirmFlag(remove, &yes)
+	cascadeFlag(remove, &cascade, "delete what it holds first")
 	c.AddCommand(list, show, create, remove)
 	return c
 }

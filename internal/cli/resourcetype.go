@@ -141,9 +141,11 @@ registered already is replaced. The whole manifest is checked before anything is
 }
 
 func (s *session) typeDelete() *cobra.Command {
-	var yes bool
+	var yes, cascade bool
 	c := &cobra.Command{
 		Use: "delete TYPE", Aliases: []string{"rm"}, Short: "Take a resource type of your own out", Args: cobra.ExactArgs(1),
+		Long: `Takes a resource type out. One that has resources is refused, with the list of them; --cascade deletes
+those first, with what their recipes made.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			t, err := s.typeNamed(c.Context(), args[0])
 			if err != nil {
@@ -151,10 +153,21 @@ func (s *session) typeDelete() *cobra.Command {
 			}
 			namespace, short, _ := strings.Cut(t.Name, "/")
 			id := below(plane.Resource(providers, namespace), "resourceTypes", short)
-			return s.remove(c.Context(), id, setup.GroupVersion, fmt.Sprintf("resource type %q", t.Name), yes)
+			var users []arm.Resource
+			if cascade {
+				api, err := s.client()
+				if err != nil {
+					return err
+				}
+				if users, err = api.List(c.Context(), plane.Resource(t.Name, "").String(), t.version()); err != nil {
+					return err
+				}
+			}
+			return s.removeWith(c.Context(), users, id, setup.GroupVersion, fmt.Sprintf("resource type %q", t.Name), yes)
 		},
 	}
 	confirmFlag(c, &yes)
+	cascadeFlag(c, &cascade, "delete the resources of the type first")
 	return c
 }
 

@@ -95,6 +95,18 @@ func (c *Client) List(ctx context.Context, path, apiVersion string) ([]arm.Resou
 	return collect[arm.Resource](ctx, c, path, version(apiVersion), 0)
 }
 
+// Members lists id, name and type of what stands in a scope, narrowed to what
+// belongs to an application and to an environment where those are not zero.
+func (c *Client) Members(ctx context.Context, scope, application, environment core.ID) ([]arm.Resource, error) {
+	query := version(apiVersionUCP)
+	for name, id := range map[string]core.ID{"application": application, "environment": environment} {
+		if !id.IsZero() {
+			query.Set(name, id.String())
+		}
+	}
+	return collect[arm.Resource](ctx, c, scope.String()+"/resources", query, 0)
+}
+
 // collect reads the pages of a list of any items: all of them, or as many as
 // limit items take.
 func collect[T any](ctx context.Context, c *Client, path string, query url.Values, limit int) ([]T, error) {
