@@ -113,6 +113,9 @@ func (p *Provider) write(ctx context.Context, req Request, verb core.Verb, compo
 		}
 		if core.IsCode(err, store.Changed) {
 			if !exists && w.Operation != nil {
+				if err := req.Preconditions.Check(id, "created meanwhile"); err != nil {
+					return Answer{}, err
+				}
 				return Answer{}, core.Errorf(core.CodeConflict, "The target resource is in progress state: %s. Another request created %s at the same moment; repeat this one if it is still wanted.", core.StateAccepted, id).WithTarget(id.String())
 			}
 			continue
