@@ -38,6 +38,7 @@ type options struct {
 	keptHistory   time.Duration
 	keptAudit     time.Duration
 	shutdown      time.Duration
+	metricsListen string
 	pprof         bool
 }
 
@@ -100,6 +101,7 @@ answers the API only, --api=false works only and answers its health.`,
 	f.DurationVar(&c.shutdown, "shutdown-timeout", 10*time.Second, "how `long` a shutdown waits for requests under way")
 	f.StringVar(&c.logLevel, "log-level", "info", "least `level` to log: debug, info, warn or error")
 	f.StringVar(&c.logFormat, "log-format", "text", "`format` of the log on standard error: text or json")
+	f.StringVar(&c.metricsListen, "metrics-listen", "", "`address` of /metrics, /healthz and /readyz, in plain HTTP and for everybody who reaches it; 0 is none (default "+defaultOperator+", in developer mode a free port)")
 	f.BoolVar(&c.pprof, "pprof", false, "serve profiles under /debug/pprof/")
 	return cmd
 }

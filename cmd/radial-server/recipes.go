@@ -12,17 +12,19 @@ import (
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension/kubernetes"
 	"github.com/radial-project/radial/internal/manifest"
+	"github.com/radial-project/radial/internal/observe"
 	"github.com/radial-project/radial/internal/oci"
 	"github.com/radial-project/radial/internal/recipe"
 	"github.com/radial-project/radial/internal/recipe/template"
 	"github.com/radial-project/radial/internal/scope"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/telemetry"
 )
 
 // recipes puts the engine together with the drivers of this release: ARM
 // templates, which are also what Bicep compiles to, against the cluster of
 // --kubeconfig.
-func recipes(c options, kept store.Reader, types *manifest.Registry) (*recipe.Engine, error) {
+func recipes(c options, kept store.Reader, types *manifest.Registry, m *telemetry.Metrics) (*recipe.Engine, error) {
 	clusters := map[string]scope.Connect{}
 	if c.kubeconfig != "" {
 		// Read once now, so that a file that cannot be used is said at the start;
@@ -38,18 +40,19 @@ func recipes(c options, kept store.Reader, types *manifest.Registry) (*recipe.En
 			if err != nil {
 				return nil, fmt.Errorf("--kubeconfig %s cannot be used: %w", c.kubeconfig, err)
 			}
+			config.Wrap(telemetry.Transport)
 			config.UserAgent = "radial-server/" + core.Version
 			return kubernetes.New(c.cluster, config, kubernetes.Options{})
 		}
 	}
 	driver := template.New(template.Options{
 		Fetcher:  oci.New(oci.Options{AllowFiles: c.developerMode}),
-		Resolver: scope.NewResolver(clusters),
+		Resolver: observe.Resolver(scope.NewResolver(clusters), m),
 		Now:      time.Now,
 		NewGUID:  uuid.NewString,
 	})
 	return recipe.NewEngine(recipe.Options{
-		Drivers:   map[string]recipe.Driver{"bicep": driver, "template": driver},
+		Drivers:   map[string]recipe.Driver{"bicep": observe.Driver("bicep", driver, m), "template": observe.Driver("template", driver, m)},
 		Canonical: types.Canonical,
 		Cluster:   c.cluster,
 		Load: func(ctx context.Context, id core.ID) (core.Resource, error) {

@@ -13,11 +13,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/feed"
 	"github.com/radial-project/radial/internal/manifest"
+	"github.com/radial-project/radial/internal/observe"
 	"github.com/radial-project/radial/internal/seal"
 	"github.com/radial-project/radial/internal/server"
+	"github.com/radial-project/radial/internal/telemetry"
 )
 
 // run serves until ctx ends, and then until what is under way has ended.
@@ -29,12 +33,21 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 	}
 	defer listener.Close()
 
-	broker := feed.New()
-	kept, err := openStore(ctx, c.store, broker.Publish)
+	operator, err := newOperator(ctx, c, log)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, operator.close()) }()
+
+	broker := feed.New()
+	opened, err := openStore(ctx, c.store, broker.Publish, operator.metrics)
+	if err != nil {
+		return err
+	}
+	kept := observe.NewStore(opened, operator.metrics, uuid.NewString())
 	defer func() { err = errors.Join(err, kept.Close()) }()
+	operator.metrics.Register(observe.Collect(opened))
+	operator.probes.Ready("store", kept.Writable)
 	key, err := seal.LoadOrCreateKey(c.keyFile)
 	if err != nil {
 		return err
@@ -44,21 +57,22 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 		return err
 	}
 	types := manifest.NewRegistry(manifest.Builtin()...)
-	engine, err := recipes(c, kept, types)
+	engine, err := recipes(c, kept, types, operator.metrics)
 	if err != nil {
 		return err
 	}
 	s, err := server.New(ctx, server.Options{
 		Store: kept, Feed: broker, Sealer: sealer, Recipes: engine, Types: types, Loopback: c.developerMode,
-		HealthOnly: !c.api,
-		Log:        log, Workers: c.maxOperations, Lease: c.lease, Deadline: c.deadline,
+		HealthOnly: !c.api, Metrics: operator.metrics, Probes: operator.probes,
+		Log: log, Workers: c.maxOperations, Lease: c.lease, Deadline: c.deadline,
+		KeepOperations: c.keptHistory, KeepAudit: c.keptAudit,
 	})
 	if err != nil {
 		return err
 	}
 
 	web := &http.Server{
-		Handler: handler(c, s),
+		Handler: telemetry.Handler(operator.metrics, handler(c, s)),
 		// A client that sends its headers slowly, or nothing more, is let go;
 		// bodies and answers have deadlines of their own (package arm), since
 		// long polls and streams may last.
@@ -74,8 +88,10 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	if c.workers {
+		operator.probes.Alive("workers", func(context.Context) error { return s.Working() })
 		running.Go(func() { s.Work(work) })
 	}
+	operator.serve(work, &running)
 	if c.readyFile != "" {
 		if err := announce(c.readyFile, url); err != nil {
 			stopWork()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/radial-project/radial/internal/store"
 	"github.com/radial-project/radial/internal/store/sqlite"
+	"github.com/radial-project/radial/internal/telemetry"
 )
 
 // sqliteFile returns the file of a store that is one: a path, or sqlite: and a
@@ -23,12 +24,12 @@ func sqliteFile(url string) (string, bool) {
 }
 
 // openStore opens the store that --store names.
-func openStore(ctx context.Context, url string, listener store.Listener) (store.Store, error) {
+func openStore(ctx context.Context, url string, listener store.Listener, m *telemetry.Metrics) (store.Store, error) {
 	if file, ok := sqliteFile(url); ok {
 		if file == "" {
 			return nil, fmt.Errorf("--store is %q: name the file, such as sqlite:radial.db", url)
 		}
-		return sqlite.Open(ctx, file, sqlite.Options{Listener: listener})
+		return sqlite.Open(ctx, file, sqlite.Options{Listener: listener, Committed: m.Committed})
 	}
 	scheme, _, _ := strings.Cut(url, ":")
 	return nil, fmt.Errorf("--store begins with %q: it must be a file, sqlite:FILE or postgres://…", scheme+"://")

@@ -3,13 +3,13 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -116,18 +116,29 @@ func loopbackName(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-func (s *Server) healthz(w http.ResponseWriter, _ *arm.Request) error {
+// healthz answers 503 when the process should be replaced.
+func (s *Server) healthz(w http.ResponseWriter, r *arm.Request) error {
+	if err := s.o.Probes.Healthy(r.Context()); err != nil {
+		return core.Errorf(core.CodeUnavailable, "the server is not well: %w", err)
+	}
 	return arm.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 }
 
-// readyz answers 503 while the store does not answer.
+// readyz answers 503 while requests would fail: the store cannot be read or
+// written.
 func (s *Server) readyz(w http.ResponseWriter, r *arm.Request) error {
-	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
-	defer cancel()
-	if _, _, err := s.o.Store.Get(ctx, localPlane); err != nil {
-		return core.Errorf(core.CodeUnavailable, "the store does not answer: %w", err)
+	if err := s.o.Probes.IsReady(r.Context()); err != nil {
+		return core.Errorf(core.CodeUnavailable, "the server is not ready: %w", err)
 	}
 	return arm.WriteJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+}
+
+// answers reports whether the store can be read.
+func (s *Server) answers(ctx context.Context) error {
+	if _, _, err := s.o.Store.Get(ctx, localPlane); err != nil {
+		return fmt.Errorf("the store does not answer: %w", err)
+	}
+	return nil
 }
 
 func (s *Server) version(w http.ResponseWriter, _ *arm.Request) error {

@@ -52,13 +52,21 @@ type Options struct {
 	Log        *slog.Logger
 	// Metrics counts; nil counts nothing.
 	Metrics *telemetry.Metrics
-	Now     func() time.Time
+	// Probes answer health and readiness; the server adds its own checks. nil
+	// are those alone.
+	Probes *telemetry.Probes
+	Now    func() time.Time
 	// Workers bounds the operations that run at a time, Lease is how long a
 	// killed worker's operation waits; zero is the default of each.
 	Workers int
 	Lease   time.Duration
 	// Deadline of operations; zero is 24 hours.
 	Deadline time.Duration
+	// KeepOperations and KeepAudit are how long operations that ended and records
+	// of the audit stay, Expire and Sweep how often is looked; zero is the default
+	// of each.
+	KeepOperations, KeepAudit time.Duration
+	Expire, Sweep             time.Duration
 	// Keys say how the data keysets are looked after.
 	Keys KeyOptions
 }
@@ -96,6 +104,9 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if o.Types == nil {
 		o.Types = manifest.NewRegistry(manifest.Builtin()...)
 	}
+	if o.Probes == nil {
+		o.Probes = &telemetry.Probes{}
+	}
 	s := &Server{o: o, types: o.Types, stopping: make(chan struct{}), typesRaw: map[string]string{}}
 	if err := s.loadTypes(ctx); err != nil {
 		return nil, err
@@ -110,10 +121,13 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		Store: o.Store, Types: s.types, Sealer: o.Sealer, Members: rules, Kinds: kinds, Now: o.Now, Deadline: o.Deadline,
 	})
 	controllers := operation.NewRegistry(dynamic.NewController(s.provider, o.Recipes, o.Log))
+	controllers.Register(typeCascade, core.VerbDelete, operation.ControllerFunc(s.cascade))
 	s.workers = operation.New(operation.Options{
-		Queue: o.Store, Controllers: controllers, Work: o.Feed.Work(), Worker: uuid.NewString(),
+		Queue: o.Store, Controllers: controllers, Work: o.Feed.Work(), Worker: uuid.NewString(), Operation: o.Store.Operation,
+		Canceled: func(id string) (<-chan struct{}, func()) { return o.Feed.Alert(store.ChangeCancel, id) },
 		Concurrency: o.Workers, Lease: o.Lease, Log: o.Log, Metrics: o.Metrics, Now: o.Now, Renew: o.Sealer.Renew,
 	})
+	o.Probes.Ready("plane", s.answers)
 	s.addRoutes()
 	go s.followTypes(ctx)
 	s.keepKeysets(ctx)
@@ -124,7 +138,16 @@ func New(ctx context.Context, o Options) (*Server, error) {
 func (s *Server) Types() *manifest.Registry { return s.types }
 
 // Work runs the workers until ctx ends and every controller has returned.
-func (s *Server) Work(ctx context.Context) { s.workers.Run(ctx) }
+func (s *Server) Work(ctx context.Context) {
+	var keeping sync.WaitGroup
+	keeping.Go(func() {
+		operation.Keep(ctx, operation.KeepOptions{
+			Store: s.o.Store, Operations: s.o.KeepOperations, Audit: s.o.KeepAudit, Expire: s.o.Expire, Sweep: s.o.Sweep, Log: s.o.Log, Now: s.o.Now,
+		})
+	})
+	s.workers.Run(ctx)
+	keeping.Wait()
+}
 
 // Working reports what is wrong with the workers; see [operation.Pool.Working].
 func (s *Server) Working() error { return s.workers.Working() }

@@ -26,8 +26,8 @@ type writer struct {
 	listen store.Listener
 	// committed is told of commits, see Options.
 	committed func(writes int, took time.Duration)
-	seq    int64
-	trace  func(statement string) // tests count statements; else nil
+	seq       int64
+	trace     func(statement string) // tests count statements; else nil
 
 	requests chan *request
 	done     chan struct{} // closed when the goroutine has ended
