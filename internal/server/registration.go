@@ -356,10 +356,30 @@ func (s *Server) deleteVersion(w http.ResponseWriter, r *arm.Request) error {
 	return deleted(w, found, err)
 }
 
-// Locations. Every type is served at the one location "global"; a client's
-// statement of it is checked and answered, and changes nothing.
+// Locations. Every type is served everywhere, whatever the place is called:
+// there is "global", or the one location that a manifest names. What a client
+// says of one is checked against the types and kept by its name.
 
-func locationResource(m *manifest.Manifest) wire.Resource {
+func locations(m *manifest.Manifest) []string {
+	if len(m.Location) == 0 {
+		return []string{globalLocation}
+	}
+	return slices.Sorted(maps.Keys(m.Location))
+}
+
+const globalLocation = "global"
+
+// findLocation returns the name of a location as it was first written.
+func findLocation(m *manifest.Manifest, name string) (string, bool) {
+	for _, known := range append(locations(m), globalLocation) {
+		if strings.EqualFold(known, name) {
+			return known, true
+		}
+	}
+	return "", false
+}
+
+func locationResource(m *manifest.Manifest, name string) wire.Resource {
 	types := map[string]any{}
 	for name, t := range m.Types {
 		versions := map[string]any{}
@@ -369,7 +389,10 @@ func locationResource(m *manifest.Manifest) wire.Resource {
 		types[name] = map[string]any{"apiVersions": versions}
 	}
 	properties := map[string]any{"resourceTypes": types}
-	return registeredResource("resourceProviders/locations", providerID(m.Namespace, "locations", "global"), "global", properties)
+	if address := m.Location[name]; address != "" {
+		properties["address"] = address
+	}
+	return registeredResource("resourceProviders/locations", providerID(m.Namespace, "locations", name), name, properties)
 }
 
 func (s *Server) listLocations(w http.ResponseWriter, r *arm.Request) error {
@@ -377,7 +400,11 @@ func (s *Server) listLocations(w http.ResponseWriter, r *arm.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeList(w, []wire.Resource{locationResource(m)})
+	var out []wire.Resource
+	for _, name := range locations(m) {
+		out = append(out, locationResource(m, name))
+	}
+	return writeList(w, out)
 }
 
 func (s *Server) getLocation(w http.ResponseWriter, r *arm.Request) error {
@@ -385,10 +412,11 @@ func (s *Server) getLocation(w http.ResponseWriter, r *arm.Request) error {
 	if err != nil {
 		return err
 	}
-	if !strings.EqualFold(r.Vars["location"], "global") {
-		return notRegistered("location", r.Vars["location"], ": every type is served at \"global\"")
+	name, ok := findLocation(m, r.Vars["location"])
+	if !ok {
+		return notRegistered("location", r.Vars["location"], ": there are "+strings.Join(locations(m), ", "))
 	}
-	return arm.WriteJSON(w, http.StatusOK, locationResource(m))
+	return arm.WriteJSON(w, http.StatusOK, locationResource(m, name))
 }
 
 func (s *Server) putLocation(w http.ResponseWriter, r *arm.Request) error {
@@ -414,12 +442,42 @@ func (s *Server) putLocation(w http.ResponseWriter, r *arm.Request) error {
 			}
 		}
 	}
+	if _, known := findLocation(m, r.Vars["location"]); !known {
+		address, _ := body.Properties["address"].(string)
+		err := s.edit(r.Context(), m.Namespace, false, func(m *manifest.Manifest) (*manifest.Manifest, error) {
+			if m == nil {
+				return nil, notRegistered("resource provider", r.Vars["namespace"], ": register it before its locations")
+			}
+			if m.Location == nil {
+				m.Location = map[string]string{}
+			}
+			m.Location[r.Vars["location"]] = address
+			return m, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
 	return s.getLocation(w, r)
 }
 
 func (s *Server) deleteLocation(w http.ResponseWriter, r *arm.Request) error {
-	if _, err := s.find(r.Vars["namespace"]); err != nil {
+	m, err := s.find(r.Vars["namespace"])
+	if err != nil {
 		return deleted(w, false, nil)
 	}
-	return core.Errorf(core.CodeConflict, "location %q is where all types are served and stays: delete the types themselves", r.Vars["location"])
+	name, ok := findLocation(m, r.Vars["location"])
+	switch {
+	case !ok:
+		return deleted(w, false, nil)
+	case len(m.Location) == 0 || !slices.Contains(locations(m), name):
+		return core.Errorf(core.CodeConflict, "location %q is where all types are served and stays: delete the types themselves", name)
+	}
+	err = s.edit(r.Context(), m.Namespace, false, func(m *manifest.Manifest) (*manifest.Manifest, error) {
+		if m != nil {
+			delete(m.Location, name)
+		}
+		return m, nil
+	})
+	return deleted(w, true, err)
 }

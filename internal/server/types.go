@@ -233,7 +233,10 @@ type summarisedVersion struct {
 }
 
 func summarise(m *manifest.Manifest) summary {
-	out := summary{Name: m.Namespace, Locations: map[string]map[string]any{"global": {}}, ResourceTypes: map[string]summarisedTypes{}}
+	out := summary{Name: m.Namespace, Locations: map[string]map[string]any{}, ResourceTypes: map[string]summarisedTypes{}}
+	for _, name := range locations(m) {
+		out.Locations[name] = map[string]any{}
+	}
 	for name, t := range m.Types {
 		versions := map[string]summarisedVersion{}
 		for v, a := range t.APIVersions {
