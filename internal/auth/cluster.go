@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -43,10 +44,11 @@ func TrustOf(ctx context.Context, cluster kubernetes.Interface, log *slog.Logger
 		if err != nil {
 			return nil, err
 		}
-		if err := ca.RunOnce(ctx); err != nil {
+		verify, err := following(ca, said.Data["client-ca-file"])
+		if err != nil {
 			return nil, fmt.Errorf("the cluster's client authority cannot be used: %w", err)
 		}
-		t.Authorities = append(t.Authorities, CertificateAuthority{Verify: ca.VerifyOptions, Cluster: true})
+		t.Authorities = append(t.Authorities, CertificateAuthority{Verify: verify, Cluster: true})
 		t.runs = append(t.runs, func(ctx context.Context) { ca.Run(ctx, 1) })
 	}
 	if said.Data["requestheader-client-ca-file"] == "" {
@@ -60,15 +62,31 @@ func TrustOf(ctx context.Context, cluster kubernetes.Interface, log *slog.Logger
 	headers := headerrequest.NewRequestHeaderAuthRequestController(trustConfigMap, trustNamespace, cluster,
 		"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers",
 		"requestheader-extra-headers-prefix", "requestheader-allowed-names")
-	if err := errors.Join(ca.RunOnce(ctx), headers.RunOnce(ctx)); err != nil {
+	verify, err := following(ca, said.Data["requestheader-client-ca-file"])
+	if err := errors.Join(err, headers.RunOnce(ctx)); err != nil {
 		return nil, fmt.Errorf("the cluster's front proxy cannot be used: %w", err)
 	}
 	t.Proxies = append(t.Proxies, Proxy{
-		Verify: ca.VerifyOptions, AllowedNames: headers.AllowedClientNames, UsernameHeaders: headers.UsernameHeaders,
+		Verify: verify, AllowedNames: headers.AllowedClientNames, UsernameHeaders: headers.UsernameHeaders,
 		UIDHeaders: headers.UIDHeaders, GroupHeaders: headers.GroupHeaders, ExtraPrefixes: headers.ExtraHeaderPrefixes,
 	})
 	t.runs = append(t.runs, func(ctx context.Context) { ca.Run(ctx, 1) }, func(ctx context.Context) { headers.Run(ctx, 1) })
 	return t, nil
+}
+
+// following uses what was read at the start until the controller has read it
+// itself, so that nobody is refused for having come early.
+func following(ca dynamiccertificates.CAContentProvider, read string) (VerifyOptions, error) {
+	first, err := StaticAuthorities([]byte(read))
+	if err != nil {
+		return nil, err
+	}
+	return func() (x509.VerifyOptions, bool) {
+		if o, ok := ca.VerifyOptions(); ok {
+			return o, true
+		}
+		return first()
+	}, nil
 }
 
 // Run follows the cluster until ctx ends.
