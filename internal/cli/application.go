@@ -68,13 +68,9 @@ or the objects away instead.`,
 			if err != nil {
 				return err
 			}
-			var members []arm.Resource
-			if cascade {
-				if members, err = s.belonging(c.Context(), plane, id, core.ID{}); err != nil {
-					return err
-				}
-			}
-			return s.removeWith(c.Context(), members, id, t.version(), what, yes)
+			return s.removeWith(c.Context(), removal{
+				id: id, version: t.version(), what: what, cascade: cascade, yes: yes, users: s.members(plane, id, core.ID{}),
+			})
 		},
 	}
 	confirmFlag(remove, &yes)

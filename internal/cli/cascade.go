@@ -1,179 +1,104 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/radial-project/radial/api/arm"
+	"github.com/radial-project/radial/internal/client"
 	"github.com/radial-project/radial/internal/core"
 )
 
-// D-6: what is in use is not deleted; the control plane refuses it and lists what uses it. A cascade deletes
-// that first, each by an operation of its own: one that breaks off has deleted what it has said, and can be
-// run again.
+// D-6: what is in use is not deleted; the control plane refuses it and lists what uses it. A cascade is one
+// operation there that deletes the users first: it can be followed and canceled like any other.
 
 func cascadeFlag(c *cobra.Command, cascade *bool, what string) {
 	c.Flags().BoolVar(cascade, "cascade", false, what)
 }
 
-// belonging are the resources below a scope that belong to an application or an environment, or all of them
-// where neither is said.
-func (s *session) belonging(ctx context.Context, scope, application, environment core.ID) ([]arm.Resource, error) {
-	c, err := s.client()
-	if err != nil {
-		return nil, err
-	}
-	tracked, err := c.Members(ctx, scope, application, environment)
-	if err != nil {
-		return nil, err
-	}
-	var all []arm.Resource
-	for _, m := range tracked {
-		id, err := core.ParseID(m.ID)
-		if err != nil || id.Equal(application) || id.Equal(environment) {
-			continue
-		}
-		t, err := s.typeNamed(ctx, id.Type())
-		if err != nil {
-			return nil, err
-		}
-		r, _, err := c.Get(ctx, id, t.version())
-		if core.IsCode(err, core.CodeNotFound) {
-			continue // gone meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, *r)
-	}
-	return all, nil
+// removal is a deletion that may take with it what uses its target.
+type removal struct {
+	id      core.ID
+	version string
+	// what names the target in a sentence.
+	what    string
+	cascade bool
+	yes     bool
+	// users counts what uses the target, for the question; it is asked only where the cascade is.
+	users func(context.Context) (int, error)
 }
 
-// removeAll deletes resources, each before what it refers to: members before their application, what connects
-// before what it connects to, environments before their recipe packs. why is what cannot be done when one
-// cannot be deleted.
-func (s *session) removeAll(ctx context.Context, all []arm.Resource, why string) error {
-	c, err := s.client()
-	if err != nil {
-		return err
-	}
-	for _, r := range usersFirst(all) {
-		id, err := core.ParseID(r.ID)
+// members counts what stands in a scope and belongs to an application or an environment.
+func (s *session) members(scope, application, environment core.ID) func(context.Context) (int, error) {
+	return func(ctx context.Context) (int, error) {
+		c, err := s.client()
 		if err != nil {
-			return err
+			return 0, err
 		}
-		t, err := s.typeNamed(ctx, id.Type())
-		if err != nil {
-			return err
-		}
-		a, err := c.Delete(ctx, id, t.version(), "")
-		if err == nil {
-			err = s.wait(ctx, "deleting "+nameAndType(r.ID), a.Token)
-		}
-		if err != nil && !core.IsCode(err, core.CodeNotFound) {
-			return fmt.Errorf("%s was not deleted, because %s could not be: %w", why, nameAndType(r.ID), err)
-		}
-	}
-	return nil
-}
-
-// usersFirst orders resources so that each stands before those of them that its properties name.
-func usersFirst(all []arm.Resource) []arm.Resource {
-	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b arm.Resource) int { return cmp.Compare(b.ID, a.ID) }) // reversed below
-	byKey := make(map[string]int, len(all))
-	for i, r := range all {
-		byKey[strings.ToLower(r.ID)] = i
-	}
-	visited := make([]bool, len(all))
-	var order []arm.Resource
-	var visit func(i int)
-	visit = func(i int) {
-		if visited[i] {
-			return
-		}
-		visited[i] = true
-		named(all[i].Properties, func(id string) {
-			if to, ok := byKey[strings.ToLower(id)]; ok {
-				visit(to)
-			}
-		})
-		order = append(order, all[i])
-	}
-	for i := range all {
-		visit(i)
-	}
-	slices.Reverse(order)
-	return order
-}
-
-// named calls f for the ids that a value holds, maps in the order of their keys.
-func named(v any, f func(id string)) {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, k := range sortedKeys(v) {
-			if k != "status" { // its output resources are no resources of ours
-				named(v[k], f)
+		all, err := c.Members(ctx, scope, application, environment)
+		n := 0
+		for _, m := range all {
+			id, err := core.ParseID(m.ID)
+			if err == nil && !id.Equal(application) && !id.Equal(environment) {
+				n++
 			}
 		}
-	case []any:
-		for _, e := range v {
-			named(e, f)
-		}
-	case string:
-		if strings.HasPrefix(v, "/") {
-			f(v)
-		}
+		return n, err
 	}
 }
 
-// removeWith deletes what uses something, and then the thing itself, after asking once for all of it.
-func (s *session) removeWith(ctx context.Context, users []arm.Resource, id core.ID, version, what string, yes bool) error {
-	whole := what
-	if len(users) > 0 {
-		whole += " with " + count(len(users), "resource")
+// ofTypes counts the resources of types.
+func (s *session) ofTypes(types ...resourceType) func(context.Context) (int, error) {
+	return func(ctx context.Context) (int, error) {
+		c, err := s.client()
+		if err != nil {
+			return 0, err
+		}
+		n := 0
+		for _, t := range types {
+			all, err := c.List(ctx, plane.Resource(t.Name, "").String(), t.version())
+			if err != nil {
+				return n, err
+			}
+			n += len(all)
+		}
+		return n, nil
 	}
-	if err := s.confirm(yes, "Delete "+whole+"?"); err != nil {
-		return err
-	}
-	if err := s.removeAll(ctx, users, what); err != nil {
-		return err
+}
+
+// removeWith asks, deletes, waits for the end, and says so.
+func (s *session) removeWith(ctx context.Context, r removal) error {
+	whole, n := r.what, 0
+	if r.cascade {
+		var err error
+		if n, err = r.users(ctx); err != nil {
+			return err
+		}
+		if n > 0 {
+			whole += " with " + count(n, "resource")
+		}
 	}
 	c, err := s.client()
 	if err != nil {
 		return err
 	}
-	// What was made implicitly is gone with its last member: no answer to ask about.
-	a, err := c.Delete(ctx, id, version, "")
+	if err := s.confirm(r.yes, "Delete "+whole+"?"); err != nil {
+		return err
+	}
+	a, err := c.Remove(ctx, r.id, r.version, client.Removal{Cascade: r.cascade})
 	if err == nil {
-		err = s.wait(ctx, "deleting "+what, a.Token)
+		err = s.wait(ctx, "deleting "+whole, a.Token)
 	}
-	if err != nil && !core.IsCode(err, core.CodeNotFound) {
-		return s.cascades(err)
-	}
-	if len(users) == 0 && err == nil && a.Missing {
-		return s.done(deleted{ID: id.String()}, "%s was not there.", capital(what))
-	}
-	return s.done(deleted{ID: id.String(), Deleted: true, With: idsOf(users)}, "%s deleted.", capital(whole))
-}
-
-// cascades adds to a refusal of what is in use what would do it all the same.
-func (s *session) cascades(err error) error {
-	if core.IsCode(err, core.CodeConflict) && !strings.Contains(err.Error(), "in progress state") {
+	switch {
+	case core.IsCode(err, core.CodeConflict) && !r.cascade && !strings.Contains(err.Error(), "in progress state"):
 		return fmt.Errorf("%w (--cascade does it)", err)
+	case core.IsCode(err, core.CodeNotFound) && a != nil: // the operation took its own record along
+	case err != nil:
+		return err
+	case a.Missing:
+		return s.done(deleted{ID: r.id.String()}, "%s was not there.", capital(r.what))
 	}
-	return err
-}
-
-func idsOf(all []arm.Resource) []string {
-	var ids []string
-	for _, r := range all {
-		ids = append(ids, r.ID)
-	}
-	return ids
+	return s.done(deleted{ID: r.id.String(), Deleted: true, With: n}, "%s deleted.", capital(whole))
 }

@@ -160,13 +160,9 @@ environment.`,
 			if err != nil {
 				return err
 			}
-			var users []arm.Resource
-			if cascade {
-				if users, err = s.belonging(c.Context(), plane, core.ID{}, id); err != nil {
-					return err
-				}
-			}
-			return s.removeWith(c.Context(), users, id, t.version(), fmt.Sprintf("environment %q", id.Name()), yes)
+			return s.removeWith(c.Context(), removal{
+				id: id, version: t.version(), what: fmt.Sprintf("environment %q", id.Name()), cascade: cascade, yes: yes, users: s.members(plane, core.ID{}, id),
+			})
 		},
 	}
 	confirmFlag(c, &yes)

@@ -213,8 +213,8 @@ func (s *session) remove(ctx context.Context, id core.ID, version, what string, 
 type deleted struct {
 	ID      string `json:"id"`
 	Deleted bool   `json:"deleted"`
-	// With are the ids of what a cascade deleted before.
-	With []string `json:"with,omitempty"`
+	// With counts what a cascade took along.
+	With int `json:"with,omitempty"`
 }
 
 func capital(s string) string {

@@ -51,20 +51,16 @@ func (s *session) groupCommand() *cobra.Command {
 	remove := &cobra.Command{
 		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Delete a resource group", Args: cobra.ExactArgs(1),
 		Long: `Deletes a resource group. One that holds anything is refused, with what it holds; --cascade deletes that
-first, in the order in which the resources use each other.`,
+first.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := s.findGroup(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			id := core.GroupID(r.Name)
-			var held []arm.Resource
-			if cascade {
-				if held, err = s.belonging(c.Context(), id, core.ID{}, core.ID{}); err != nil {
-					return err
-				}
-			}
-			return s.removeWith(c.Context(), held, id, setup.GroupVersion, fmt.Sprintf("group %q", r.Name), yes)
+			return s.removeWith(c.Context(), removal{
+				id: id, version: setup.GroupVersion, what: fmt.Sprintf("group %q", r.Name), cascade: cascade, yes: yes, users: s.members(id, core.ID{}, core.ID{}),
+			})
 		},
 	}
 	confirmFlag(remove, &yes)

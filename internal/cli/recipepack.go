@@ -196,7 +196,7 @@ of those first. What its recipes have made stays, and is still deleted with its 
 					return err
 				}
 			}
-			return s.removeWith(ctx, nil, id, t.version(), what, true)
+			return s.removeWith(ctx, removal{id: id, version: t.version(), what: what, yes: true})
 		},
 	}
 	confirmFlag(c, &yes)

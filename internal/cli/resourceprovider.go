@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/radial-project/radial/api/arm"
 	"github.com/radial-project/radial/internal/cli/setup"
 	"github.com/radial-project/radial/internal/client"
 	"github.com/radial-project/radial/internal/manifest"
@@ -80,6 +79,7 @@ func providerNamed(all []client.Provider, name string) (client.Provider, error) 
 
 func (s *session) providerCreate() *cobra.Command {
 	var file string
+	var force bool
 	c := &cobra.Command{
 		Use: "create -f MANIFEST", Aliases: []string{"apply"}, Short: "Register a resource provider with all types of a manifest", Args: cobra.NoArgs,
 		Long: `Registers the namespace of a manifest (YAML or JSON) with all of its types, like radial resource-type create.
@@ -93,10 +93,11 @@ The whole manifest is checked before anything is sent.`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
-			return s.register(c.Context(), m, nil)
+			return s.register(c.Context(), m, nil, force)
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "manifest file, - for standard input")
+	forceFlag(c, &force)
 	required(c, "file")
 	return c
 }
@@ -121,19 +122,14 @@ list of them; --cascade deletes those first, with what their recipes made.`,
 			if err != nil {
 				return err
 			}
-			var users []arm.Resource
-			if cascade {
-				for _, name := range typesIn(p) {
-					one := resourceType{Name: p.Name + "/" + name, ResourceType: p.ResourceTypes[name]}
-					list, err := api.List(ctx, plane.Resource(one.Name, "").String(), one.version())
-					if err != nil {
-						return err
-					}
-					users = append(users, list...)
-				}
+			var types []resourceType
+			for _, name := range typesIn(p) {
+				types = append(types, resourceType{Name: p.Name + "/" + name, ResourceType: p.ResourceTypes[name]})
 			}
-			id := plane.Resource(providers, p.Name)
-			return s.removeWith(ctx, users, id, setup.GroupVersion, fmt.Sprintf("resource provider %q", p.Name), yes)
+			return s.removeWith(ctx, removal{
+				id: plane.Resource(providers, p.Name), version: setup.GroupVersion, what: fmt.Sprintf("resource provider %q", p.Name),
+				cascade: cascade, yes: yes, users: s.ofTypes(types...),
+			})
 		},
 	}
 	confirmFlag(c, &yes)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/radial-project/radial/api/arm"
 	"github.com/radial-project/radial/internal/cli/setup"
+	"github.com/radial-project/radial/internal/client"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/manifest"
 )
@@ -118,10 +119,14 @@ const providers = "System.Resources/resourceProviders"
 
 func (s *session) typeCreate() *cobra.Command {
 	var file string
+	var force bool
 	c := &cobra.Command{
 		Use: "create -f MANIFEST [TYPE]", Aliases: []string{"apply"}, Short: "Register resource types from a manifest", Args: cobra.MaximumNArgs(1),
 		Long: `Registers the types of a manifest (YAML or JSON): all of them, or the one that is named. A type that is
-registered already is replaced. The whole manifest is checked before anything is sent.`,
+registered already is replaced. The whole manifest is checked before anything is sent.
+
+A schema that resources which are stored do not fit is refused, with the list of them; --force replaces it
+all the same, and they have to fit when they are next written.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
 			raw, err := readFile(file, s.In)
@@ -132,12 +137,17 @@ registered already is replaced. The whole manifest is checked before anything is
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
-			return s.register(ctx, m, args)
+			return s.register(ctx, m, args, force)
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "manifest file, - for standard input")
+	forceFlag(c, &force)
 	required(c, "file")
 	return c
+}
+
+func forceFlag(c *cobra.Command, force *bool) {
+	c.Flags().BoolVar(force, "force", false, "replace schemas that stored resources do not fit")
 }
 
 func (s *session) typeDelete() *cobra.Command {
@@ -153,17 +163,9 @@ those first, with what their recipes made.`,
 			}
 			namespace, short, _ := strings.Cut(t.Name, "/")
 			id := below(plane.Resource(providers, namespace), "resourceTypes", short)
-			var users []arm.Resource
-			if cascade {
-				api, err := s.client()
-				if err != nil {
-					return err
-				}
-				if users, err = api.List(c.Context(), plane.Resource(t.Name, "").String(), t.version()); err != nil {
-					return err
-				}
-			}
-			return s.removeWith(c.Context(), users, id, setup.GroupVersion, fmt.Sprintf("resource type %q", t.Name), yes)
+			return s.removeWith(c.Context(), removal{
+				id: id, version: setup.GroupVersion, what: fmt.Sprintf("resource type %q", t.Name), cascade: cascade, yes: yes, users: s.ofTypes(t),
+			})
 		},
 	}
 	confirmFlag(c, &yes)
@@ -171,9 +173,9 @@ those first, with what their recipes made.`,
 	return c
 }
 
-// register sends the types of a manifest to the control plane, in the order in which each finds what it needs:
-// namespace, types, versions, and the location last, since it lists the others.
-func (s *session) register(ctx context.Context, m *manifest.Manifest, only []string) error {
+// register sends the types of a manifest to the control plane: as one manifest where that is all that the
+// namespace has, so that either all of it counts or nothing; beside other types one after the other.
+func (s *session) register(ctx context.Context, m *manifest.Manifest, only []string, force bool) error {
 	c, err := s.client()
 	if err != nil {
 		return err
@@ -189,8 +191,46 @@ func (s *session) register(ctx context.Context, m *manifest.Manifest, only []str
 		}
 		types = []string{short}
 	}
+	known, err := s.types(ctx)
+	if err != nil {
+		return err
+	}
+	whole := len(types) == len(m.Types)
+	for _, t := range known {
+		ns, short, _ := strings.Cut(t.Name, "/")
+		whole = whole && (!strings.EqualFold(ns, m.Namespace) || m.Types[short] != nil)
+	}
+	if whole {
+		raw, err := json.Marshal(m)
+		if err == nil {
+			err = c.PutManifest(ctx, m.Namespace, raw, force)
+		}
+		if err != nil {
+			return forcible(err)
+		}
+	} else if err := s.registerEach(ctx, c, m, types, force); err != nil {
+		return forcible(err)
+	}
+	var names []string
+	for _, name := range types {
+		names = append(names, m.Namespace+"/"+name)
+	}
+	return s.done(map[string]any{"registered": names}, "Registered: %s.", strings.Join(names, ", "))
+}
+
+// forcible adds to a refusal of a schema that does not fit what is stored what would do it all the same.
+func forcible(err error) error {
+	if core.IsCode(err, core.CodeConflict) && strings.Contains(err.Error(), "force=true") {
+		return fmt.Errorf("%w (that is --force here)", err)
+	}
+	return err
+}
+
+// registerEach sends types in the order in which each finds what it needs: namespace, types, versions, and the
+// location last, since it lists the others.
+func (s *session) registerEach(ctx context.Context, c *client.Client, m *manifest.Manifest, types []string, force bool) error {
 	send := func(id core.ID, properties map[string]any) error {
-		a, err := c.Put(ctx, id, setup.GroupVersion, arm.Resource{Location: "global", Properties: properties})
+		a, err := c.Put(ctx, id, setup.GroupVersion, arm.Resource{Location: "global", Properties: properties}, client.Precondition{Force: force})
 		if err != nil {
 			return err
 		}
@@ -201,7 +241,6 @@ func (s *session) register(ctx context.Context, m *manifest.Manifest, only []str
 		return err
 	}
 	location := map[string]any{}
-	var names []string
 	for _, name := range types {
 		t := m.Types[name]
 		id := below(namespace, "resourceTypes", name)
@@ -223,12 +262,8 @@ func (s *session) register(ctx context.Context, m *manifest.Manifest, only []str
 			versions[v] = map[string]any{}
 		}
 		location[name] = map[string]any{"apiVersions": versions}
-		names = append(names, m.Namespace+"/"+name)
 	}
-	if err := send(below(namespace, "locations", "global"), map[string]any{"resourceTypes": location}); err != nil {
-		return err
-	}
-	return s.done(map[string]any{"registered": names}, "Registered: %s.", strings.Join(names, ", "))
+	return send(below(namespace, "locations", "global"), map[string]any{"resourceTypes": location})
 }
 
 // below is the id of a resource under another.

@@ -27,7 +27,11 @@ type Answer struct {
 
 // Precondition is an If-Match or If-None-Match of a write; the zero value asks
 // nothing.
-type Precondition struct{ IfMatch, IfNoneMatch string }
+type Precondition struct {
+	IfMatch, IfNoneMatch string
+	// Force registers a schema that stored resources do not fit.
+	Force bool
+}
 
 // version is the query that carries an api-version.
 func version(v string) url.Values {
@@ -51,7 +55,11 @@ func (c *Client) Get(ctx context.Context, id core.ID, apiVersion string) (*arm.R
 // or a json.RawMessage that is sent as it is.
 func (c *Client) Put(ctx context.Context, id core.ID, apiVersion string, body any, p ...Precondition) (*Answer, error) {
 	h := http.Header{}
+	query := version(apiVersion)
 	for _, p := range p {
+		if p.Force {
+			query.Set("force", "true")
+		}
 		if p.IfMatch != "" {
 			h.Set("If-Match", p.IfMatch)
 		}
@@ -59,7 +67,7 @@ func (c *Client) Put(ctx context.Context, id core.ID, apiVersion string, body an
 			h.Set("If-None-Match", p.IfNoneMatch)
 		}
 	}
-	a, err := c.call(ctx, http.MethodPut, id.String(), version(apiVersion), h, body)
+	a, err := c.call(ctx, http.MethodPut, id.String(), query, h, body)
 	if err != nil {
 		return nil, err
 	}
@@ -74,11 +82,31 @@ func (c *Client) Put(ctx context.Context, id core.ID, apiVersion string, body an
 // Delete removes a resource. With an ownerUID it removes only what that owner
 // has (else NameConflict).
 func (c *Client) Delete(ctx context.Context, id core.ID, apiVersion, ownerUID string) (*Answer, error) {
+	return c.Remove(ctx, id, apiVersion, Removal{OwnerUID: ownerUID})
+}
+
+// Removal says how to delete.
+type Removal struct {
+	// OwnerUID, when not "", must be the stored owner's (else NameConflict).
+	OwnerUID string
+	// Cascade deletes first what uses the target, which is refused otherwise.
+	Cascade bool
+}
+
+// Remove deletes a resource, a scope or a registration.
+func (c *Client) Remove(ctx context.Context, id core.ID, apiVersion string, r Removal) (*Answer, error) {
 	h := http.Header{}
-	if ownerUID != "" {
-		h.Set(arm.HeaderOwnerUID, ownerUID)
+	if r.OwnerUID != "" {
+		h.Set(arm.HeaderOwnerUID, r.OwnerUID)
 	}
-	a, err := c.call(ctx, http.MethodDelete, id.String(), version(apiVersion), h, nil)
+	query := version(apiVersion)
+	if r.Cascade {
+		if query == nil {
+			query = url.Values{}
+		}
+		query.Set("cascade", "true")
+	}
+	a, err := c.call(ctx, http.MethodDelete, id.String(), query, h, nil)
 	if err != nil {
 		return nil, err
 	}

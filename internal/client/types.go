@@ -117,3 +117,15 @@ func newer(a, b string) bool {
 	}
 	return a > b
 }
+
+// PutManifest registers the manifest of a namespace whole: its types are those,
+// or nothing has changed. force replaces schemas that stored resources do not
+// fit.
+func (c *Client) PutManifest(ctx context.Context, namespace string, manifest json.RawMessage, force bool) error {
+	query := version(apiVersionUCP)
+	if force {
+		query.Set("force", "true")
+	}
+	_, err := c.call(ctx, http.MethodPut, "/planes/radius/local/providers/System.Resources/resourceProviders/"+namespace+"/manifest", query, nil, manifest)
+	return err
+}
