@@ -31,6 +31,8 @@ type Record struct {
 	// caller who did not prove who they are. Authentication is how they did.
 	Principal      string `json:"principal,omitempty"`
 	Authentication string `json:"authentication,omitempty"`
+	// Source is the address that the request came from.
+	Source string `json:"source,omitempty"`
 	// Verb is what was wanted of ID.
 	Verb    string `json:"verb"`
 	ID      string `json:"id,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -126,7 +127,7 @@ func (h *handler) open(path string) bool {
 
 // admit returns the request as it goes on, or why it does not.
 func (h *handler) admit(w http.ResponseWriter, r *http.Request, id string) (*http.Request, error) {
-	record := audit.Record{At: h.o.Now().UTC(), Request: id, Method: r.Method, Verb: "authenticate"}
+	record := audit.Record{At: h.o.Now().UTC(), Request: id, Method: r.Method, Source: source(r), Verb: "authenticate"}
 	refused := func(err error) error {
 		record.Reason = core.AsError(err).Message
 		h.o.Audit(record)
@@ -177,10 +178,20 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request, id string) (*htt
 	r = h.onward(req.Request, who)
 	if want.stream {
 		ctx, cancel := context.WithTimeout(r.Context(), h.o.StreamLimit)
-		context.AfterFunc(r.Context(), cancel)
+		context.AfterFunc(r.Context(), cancel) // with the request at the latest
 		r = r.WithContext(ctx)
 	}
 	return r, nil
+}
+
+// source is the address of whoever sent the request, without the port: a proxy's
+// where one stands between, since what it says of others is not proven here.
+func source(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
 }
 
 // proxied holds a request through the aggregation layer to its limits.

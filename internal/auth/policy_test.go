@@ -1,0 +1,168 @@
+package auth_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/radial-project/radial/internal/auth"
+)
+
+// people starts a control plane whose callers an OIDC issuer names, u-root being
+// root; it needs no cluster.
+func people(t *testing.T) (*front, func(name string) *caller) {
+	t.Helper()
+	i := newIssuer(t, "")
+	f := start(t, nil, auth.AuthenticatorOptions{Issuers: []*auth.Issuer{newAuthIssuer(t, auth.IssuerOptions{URL: i.url, Audience: "radial-cli", CA: i.ca(), Prefix: "u-"})}},
+		auth.Principal{Kind: auth.KindUser, Name: "u-root"})
+	return f, func(name string) *caller { return f.bearer(i.token(t, i.key, map[string]any{"sub": name})) }
+}
+
+const (
+	store  = "/providers/Applications.Core/secretStores/"
+	env    = "/providers/Applications.Core/environments/"
+	secret = `{"properties":{"type":"generic","data":{"k":{"value":"hunter2-canary"}}}}`
+	envOf  = `{"properties":{"compute":{"kind":"kubernetes","namespace":"default"},"allowedNamespaces":["*"]}}`
+)
+
+// TestRoles_D46 walks a team's ways through the real server.
+func TestRoles_D46(t *testing.T) {
+	t.Parallel()
+	f, as := people(t)
+	root := as("root")
+	for _, g := range []string{shop, bank} {
+		root.want(200, "PUT", g, `{}`)
+		root.want(200, "PUT", g+env+"e", envOf)
+	}
+	root.give(shop, "reader", "user:u-reader", "Reader")
+	root.give(shop, "dev", "user:u-dev", "Contributor")
+	root.give(shop, "owner", "user:u-owner", "Owner")
+	root.give(plane, "far", "user:u-far", "Owner", "scope", bank)
+	reader, dev, owner, far := as("reader"), as("dev"), as("owner"), as("far")
+
+	kept := shop + store + "s"
+	body := strings.Replace(secret, `"type"`, `"environment":"`+shop+env+`e","type"`, 1)
+	put := dev.want(201, "PUT", kept, body)
+	status := strings.TrimPrefix(put.header.Get("Azure-AsyncOperation"), f.url)
+	f.check(dev.send("GET", status, "", "Prefer", "wait=10"), 200, "the operation")
+	t.Run("D-46 operations are their resource's", func(t *testing.T) {
+		reader.want(200, "GET", status, "")
+		as("nobody").want(403, "GET", status, "", "role Reader")
+		far.want(403, "GET", status, "", "role Reader")
+	})
+	t.Run("D-46 secrets need more than Reader", func(t *testing.T) {
+		reader.want(200, "GET", kept, "")
+		reader.want(403, "POST", kept+"/listSecrets", `{}`, "role Contributor", "scope "+shop)
+		a := dev.want(200, "POST", kept+"/listSecrets", `{}`)
+		if !strings.Contains(a.raw, "hunter2-canary") {
+			t.Errorf("no secret: %s", a.raw)
+		}
+	})
+	t.Run("D-46 governing needs Owner", func(t *testing.T) {
+		dev.want(403, "PUT", shop+env+"mine", envOf, "role Owner")
+		owner.want(200, "PUT", shop+env+"mine", envOf)
+		dev.want(403, "PUT", shop+roles+"x", `{"properties":{"principal":{"kind":"user","name":"u-dev"},"role":"Owner"}}`, "role Owner")
+		owner.give(shop, "friend", "user:u-friend", "Reader")
+		as("friend").want(200, "GET", shop, "")
+		owner.want(403, "PUT", plane+roles+"x", `{"properties":{"principal":{"kind":"user","name":"u-owner"},"role":"Owner"}}`, "role Owner")
+		owner.want(403, "PUT", plane+"/providers/System.Resources/resourceproviders/My.Types/manifest", `{}`, "role Owner", "scope "+plane)
+		far.want(200, "PUT", bank+env+"mine", envOf) // by a scope below where the assignment stands
+		far.want(403, "GET", shop, "")
+	})
+	t.Run("D-46 what a body names takes rights too", func(t *testing.T) {
+		dev.want(403, "PUT", shop+store+"x", strings.Replace(secret, `"type"`, `"environment":"`+bank+env+`e","type"`, 1), "properties.environment", "role Reader", "scope "+bank)
+		root.give(bank, "dev", "user:u-dev", "Reader")
+		dev.want(201, "PUT", shop+store+"x", strings.Replace(secret, `"type"`, `"environment":"`+bank+env+`e","type"`, 1))
+		// Connecting to a resource brings its secrets along.
+		link := `{"properties":{"environment":"` + shop + env + `e","connections":{"db":{"source":"` + bank + `/providers/Applications.Core/extenders/db"}}}}`
+		dev.want(403, "PUT", shop+"/providers/Applications.Core/extenders/y", link, "properties.connections", "role Contributor", "scope "+bank)
+		dev.want(403, "PATCH", shop+store+"s", link, "properties.connections")
+	})
+	t.Run("D-46 owners are for controllers", func(t *testing.T) {
+		dev.want(403, "PUT", shop+store+"z", `{"owner":{"cluster":"east","namespace":"n","kind":"Recipe","name":"r","uid":"1"},`+secret[1:], "role Controller for cluster east")
+	})
+	t.Run("D-46 who wrote it", func(t *testing.T) {
+		a := reader.send("GET", kept, "", "x-ms-arm-resource-system-data", `{"createdBy":"mallory"}`)
+		data, _ := a.body["systemData"].(map[string]any)
+		if data["createdBy"] != "u-dev" || data["createdByType"] != "User" {
+			t.Errorf("systemData is %v", data)
+		}
+		said := dev.send("PUT", kept, body, "x-ms-arm-resource-system-data", `{"createdBy":"mallory","lastModifiedBy":"mallory"}`)
+		if strings.Contains(said.raw, "mallory") {
+			t.Errorf("the client's own word counts: %s", said.raw)
+		}
+	})
+	t.Run("D-48 pages of other sites", func(t *testing.T) {
+		f.check(dev.send("PUT", shop, `{}`, "Sec-Fetch-Site", "cross-site"), 403, "cross-site", "another site")
+		f.check(dev.send("PUT", shop, `{}`, "Origin", "https://evil.example"), 403, "cross-origin", "another site")
+	})
+	t.Run("D-46 every decision is recorded", func(t *testing.T) {
+		before := len(f.audit.all())
+		allowed := reader.want(200, "GET", kept, "")
+		refused := reader.want(403, "DELETE", kept, "")
+		nobody := f.caller().want(401, "GET", kept, "")
+		list := f.audit.all()[before:]
+		if len(list) != 3 {
+			t.Fatalf("%d records: %+v", len(list), list)
+		}
+		for n, want := range []struct {
+			a       answer
+			who     string
+			verb    string
+			allowed bool
+			reason  string
+		}{
+			{allowed, "user:u-reader", "read", true, "Reader of user:u-reader at " + shop},
+			{refused, "user:u-reader", "delete", false, "role Contributor"},
+			{nobody, "", "authenticate", false, "bearer token"},
+		} {
+			r := list[n]
+			if r.Principal != want.who || r.Verb != want.verb || r.Allowed != want.allowed || !strings.Contains(r.Reason, want.reason) ||
+				r.Request != want.a.header.Get("x-ms-request-id") || r.At.IsZero() || n < 2 && !strings.EqualFold(r.ID, kept) {
+				t.Errorf("record %d is %+v", n, r)
+			}
+		}
+		all, err := json.Marshal(f.audit.all())
+		if err != nil || strings.Contains(string(all), "hunter2") || strings.Contains(f.log.String(), "hunter2") {
+			t.Errorf("a secret is in the audit log or the log: %v", err)
+		}
+	})
+}
+
+// TestControllerOwners_D46: a controller's account writes and deletes only what
+// stands for objects of its own cluster.
+func TestControllerOwners_D46(t *testing.T) {
+	t.Parallel()
+	f, as := people(t)
+	root := as("root")
+	root.want(200, "PUT", shop, `{}`)
+	root.want(200, "PUT", shop+env+"e", envOf)
+	for _, c := range []string{"east", "west"} {
+		root.give(plane, c, "user:u-"+c, "Controller", "cluster", c)
+	}
+	east, west := as("east"), as("west")
+	body := func(cluster, uid, more string) string {
+		return fmt.Sprintf(`{"owner":{"cluster":"%s","namespace":"n","kind":"Recipe","name":"r","uid":"%s"}%s,"properties":{"environment":"%s","type":"generic","data":{}}}`,
+			cluster, uid, more, shop+env+"e")
+	}
+	settled := func(c *caller, a answer) {
+		t.Helper()
+		f.check(c.send("GET", strings.TrimPrefix(a.header.Get("Azure-AsyncOperation"), f.url), "", "Prefer", "wait=10"), 200, "the operation")
+	}
+	at := shop + store + "r"
+	east.want(403, "PUT", at, strings.Replace(body("east", "1", ""), `"owner":`, `"other":`, 1), "names no owner")
+	east.want(403, "PUT", at, body("west", "1", ""), "owner is of cluster west")
+	settled(east, east.want(201, "PUT", at, body("east", "1", "")))
+	settled(east, east.want(201, "PUT", at, body("east", "2", `,"replaces":"1"`))) // its own former object
+	west.want(403, "PUT", at, body("west", "9", `,"replaces":"2"`), "stands for another's")
+	west.want(409, "PUT", at, body("west", "9", "")) // the store tells of the first owner
+	west.want(200, "GET", at, "")
+	east.want(404, "PATCH", shop+store+"none", `{"tags":{}}`)
+	west.want(403, "PATCH", at, `{"tags":{"a":"b"}}`, "stands for another's")
+	east.want(403, "DELETE", at, "", "Radial-Owner-Uid")
+	f.check(west.send("DELETE", at, "", "Radial-Owner-Uid", "2"), 403, "another cluster's deletion", "stands for another's")
+	east.want(403, "DELETE", shop, "", "no such resource")
+	east.want(403, "PUT", shop+env+"mine", envOf, "role Owner")
+	f.check(east.send("DELETE", at, "", "Radial-Owner-Uid", "2"), 202, "its own deletion")
+}
