@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/dynamic"
-	"github.com/radial-project/radial/internal/store"
 )
 
 // environmentProperties are those of an environment that mean something here.
@@ -29,16 +27,38 @@ func properties(environment core.Resource) (environmentProperties, error) {
 	return p, nil
 }
 
+// typePack is the type of recipe packs, which environments refer to.
+const typePack = "Radius.Core/recipePacks"
+
 // Kinds are the checks of applications and environments, by type in lower case.
+// All of them, and the recipe packs that environments name, stay while anything
+// uses them.
 func (r *Rules) Kinds() map[string]dynamic.Kind {
-	environment := dynamic.Kind{Check: checkEnvironment, CheckDelete: r.unused("environment", func(id core.ID) store.Query { return store.Query{Environment: id} })}
-	application := dynamic.Kind{CheckDelete: r.unused("application", func(id core.ID) store.Query { return store.Query{Application: id} })}
 	return map[string]dynamic.Kind{
-		strings.ToLower(TypeEnvironment):     environment,
-		strings.ToLower(TypeEnvironmentNext): environment,
-		strings.ToLower(TypeApplication):     application,
-		strings.ToLower(TypeApplicationNext): application,
+		strings.ToLower(TypeEnvironment):     {Check: checkEnvironment, Unused: true},
+		strings.ToLower(TypeEnvironmentNext): {Check: checkEnvironment, Unused: true, Edges: packs},
+		strings.ToLower(TypeApplication):     {Unused: true},
+		strings.ToLower(TypeApplicationNext): {Unused: true},
+		strings.ToLower(typePack):            {Unused: true},
 	}
+}
+
+// packs are the recipe packs that an environment names: by id, or by name in its
+// own group.
+func packs(id core.ID, props map[string]any) []core.Edge {
+	list, _ := props["recipePacks"].([]any)
+	var edges []core.Edge
+	for _, v := range list {
+		ref, _ := v.(string)
+		pack, err := core.ParseID(ref)
+		if err != nil {
+			pack = id.Resource(typePack, ref)
+		}
+		if ref != "" && pack.IsResource() && !slices.ContainsFunc(edges, func(e core.Edge) bool { return e.To.Equal(pack) }) {
+			edges = append(edges, core.Edge{From: id, To: pack, Kind: core.EdgeDependency})
+		}
+	}
+	return edges
 }
 
 func checkEnvironment(_ context.Context, s dynamic.Subject) error {
@@ -58,32 +78,4 @@ func checkEnvironment(_ context.Context, s dynamic.Subject) error {
 		}
 	}
 	return nil
-}
-
-// shownMembers is how many members a refused deletion lists.
-const shownMembers = 10
-
-// unused refuses the deletion of what still has members.
-func (r *Rules) unused(what string, query func(core.ID) store.Query) func(context.Context, core.Resource) error {
-	return func(ctx context.Context, res core.Resource) error {
-		page, err := r.store.List(ctx, query(res.ID))
-		if err != nil {
-			return err
-		}
-		members := map[string]bool{}
-		for _, m := range page.Resources {
-			if !m.ID.Equal(res.ID) {
-				members[m.ID.String()] = true
-			}
-		}
-		if len(members) == 0 {
-			return nil
-		}
-		names := slices.Sorted(maps.Keys(members))
-		more := ""
-		if n := len(names) - shownMembers; n > 0 {
-			names, more = names[:shownMembers], fmt.Sprintf(" and %d more", n)
-		}
-		return core.Errorf(core.CodeConflict, "%s %s is still used by %s%s: delete them first", what, res.ID, strings.Join(names, ", "), more).WithTarget(res.ID.String())
-	}
 }

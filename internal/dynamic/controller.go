@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/radial-project/radial/internal/conceal"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/manifest"
 	"github.com/radial-project/radial/internal/operation"
@@ -35,8 +36,18 @@ func NewController(p *Provider, recipes Recipes, log *slog.Logger) *Controller {
 	return &Controller{p: p, recipes: recipes, log: log}
 }
 
-// Run implements [operation.Controller].
+// Run implements [operation.Controller]. What it says of a failure holds none of
+// the secrets that were in use, whoever wrote the text.
 func (c *Controller) Run(ctx context.Context, job *operation.Job) (operation.Outcome, error) {
+	ctx, secrets := conceal.With(ctx)
+	outcome, err := c.run(ctx, job)
+	if outcome.Failure != nil {
+		outcome.Failure = core.AsError(secrets.Error(outcome.Failure))
+	}
+	return outcome, secrets.Error(err)
+}
+
+func (c *Controller) run(ctx context.Context, job *operation.Job) (operation.Outcome, error) {
 	// A type that was unregistered meanwhile still has to let its resources go.
 	tv, err := c.p.o.Types.Lookup(job.Resource.ID.Type(), job.Resource.APIVersion)
 	if job.Operation.Verb == core.VerbDelete {
@@ -49,6 +60,7 @@ func (c *Controller) Run(ctx context.Context, job *operation.Job) (operation.Out
 	if err != nil {
 		return operation.Outcome{}, err
 	}
+	c.conceal(ctx, job.Resource, tv)
 	// Stored data is checked again before anything is done with it (D-14).
 	if tv.Schema != nil {
 		if err := tv.Schema.Validate(props); err != nil {
@@ -59,6 +71,21 @@ func (c *Controller) Run(ctx context.Context, job *operation.Job) (operation.Out
 		return c.inert(ctx, job, tv, props)
 	}
 	return c.recipe(ctx, job, tv, props)
+}
+
+// conceal registers the secrets of a resource with the run: nothing that is said
+// from now on shows them. What does not open is no secret any more.
+func (c *Controller) conceal(ctx context.Context, r core.Resource, tv *manifest.TypeVersion) {
+	if tv != nil && tv.Schema != nil {
+		if props, err := c.p.plaintext(r, tv); err == nil {
+			conceal.Add(ctx, tv.Schema.Secrets(props))
+		}
+	}
+	for name, sealed := range r.Secrets {
+		if v, err := c.p.openSecret(r.ID, name, sealed); err == nil {
+			conceal.Add(ctx, v)
+		}
+	}
 }
 
 // inert has nothing to make. What a recipe made before the resource became
@@ -126,7 +153,8 @@ func (c *Controller) recipe(ctx context.Context, job *operation.Job, tv *manifes
 		return c.failed(job, status, result, err)
 	}
 	for _, warning := range result.Warnings {
-		c.log.Warn("recipe warns", "resource", job.Resource.ID.String(), "warning", warning)
+		c.log.Warn("recipe warns", "resource", job.Resource.ID.String(), "warning", conceal.Text(ctx, warning))
+		job.Say("warning: " + conceal.Text(ctx, warning))
 	}
 	if err := inventory.settle(ctx, c.p, result); err != nil {
 		return operation.Outcome{}, err
@@ -142,9 +170,7 @@ func (c *Controller) recipe(ctx context.Context, job *operation.Job, tv *manifes
 func (c *Controller) request(ctx context.Context, job *operation.Job, tv *manifest.TypeVersion, props map[string]any, status Status) (recipe.Request, error) {
 	req := recipe.Request{
 		Resource: job.Resource, Properties: plain(props).(map[string]any), Previous: job.Outputs, Recorded: status.Recipe, Record: job.SaveOutputs,
-		Progress: func(message string) {
-			c.log.Info(message, "resource", job.Resource.ID.String(), "operation", job.Operation.ID)
-		},
+		Progress: func(message string) { job.Say(conceal.Text(ctx, message)) },
 	}
 	environment, err := c.load(ctx, job.Resource.Environment)
 	if err != nil {
@@ -210,6 +236,7 @@ func (c *Controller) connected(ctx context.Context, from core.Resource, id core.
 		if err != nil {
 			return r, err
 		}
+		conceal.Add(ctx, secrets)
 		maps.Copy(props, secrets)
 	} else {
 		if props, err = decode(r.Properties); err != nil {
@@ -306,6 +333,7 @@ func (c *Controller) remove(ctx context.Context, job *operation.Job, tv *manifes
 		if err != nil {
 			return operation.Outcome{}, err
 		}
+		c.conceal(ctx, job.Resource, tv)
 		if err := c.deleteOutputs(ctx, job, tv, props, managed, status); err != nil {
 			if ctx.Err() != nil || core.IsCode(err, core.CodeFenced) {
 				return operation.Outcome{}, err
@@ -321,9 +349,7 @@ func (c *Controller) remove(ctx context.Context, job *operation.Job, tv *manifes
 func (c *Controller) deleteOutputs(ctx context.Context, job *operation.Job, tv *manifest.TypeVersion, props map[string]any, managed []core.Output, status Status) error {
 	req := recipe.Request{
 		Resource: job.Resource, Properties: plain(props).(map[string]any), Previous: managed, Recorded: status.Recipe, Record: job.SaveOutputs,
-		Progress: func(message string) {
-			c.log.Info(message, "resource", job.Resource.ID.String(), "operation", job.Operation.ID)
-		},
+		Progress: func(message string) { job.Say(conceal.Text(ctx, message)) },
 	}
 	environment, err := c.load(ctx, job.Resource.Environment)
 	if err != nil && !core.IsCode(err, core.CodeNotFound) {

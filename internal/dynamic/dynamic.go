@@ -64,8 +64,10 @@ type Membership interface {
 type Kind struct {
 	// Check refuses a write.
 	Check func(ctx context.Context, s Subject) error
-	// CheckDelete refuses a deletion.
-	CheckDelete func(ctx context.Context, r core.Resource) error
+	// Unused refuses to delete what others use (D-6), in the transaction.
+	Unused bool
+	// Edges are to what a resource of this type uses, beside its connections.
+	Edges func(id core.ID, props map[string]any) []core.Edge
 }
 
 // Options of a Provider. Store, Types, Sealer and Members are required.
@@ -115,6 +117,9 @@ type Request struct {
 	APIVersion    string
 	Preconditions arm.Preconditions
 	SystemData    core.SystemData
+	// Parent is the operation that waits for the one which the request starts,
+	// "" for none (D-45).
+	Parent string
 }
 
 // resolve finds the type of an id and returns the id under the type's present
@@ -125,6 +130,13 @@ func (p *Provider) resolve(id core.ID, apiVersion string) (core.ID, *manifest.Ty
 		return id, nil, err
 	}
 	return id.WithType(tv.Type), tv, nil
+}
+
+// Unused reports whether a resource of a type is only deleted when nothing uses
+// it.
+func (p *Provider) Unused(resourceType string) bool {
+	t, ok := p.o.Types.Canonical(resourceType)
+	return ok && p.o.Kinds[lower(t)].Unused
 }
 
 // Get answers one resource.

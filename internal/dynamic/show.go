@@ -134,11 +134,7 @@ func showRecipe(given any, s Status) map[string]any {
 func showOutputs(outputs []core.Output) []any {
 	list := make([]any, len(outputs))
 	for i, o := range outputs {
-		entry := map[string]any{"id": o.ID.String(), "radiusManaged": o.Managed}
-		if o.LocalID != "" {
-			entry["localID"] = o.LocalID
-		}
-		list[i] = entry
+		list[i] = map[string]any{"id": o.ID.String(), "localID": o.LocalID, "radiusManaged": o.Managed}
 	}
 	return list
 }

@@ -171,6 +171,9 @@ func (p *Provider) prepare(ctx context.Context, id core.ID, tv *manifest.TypeVer
 	if err != nil {
 		return store.Write{}, err
 	}
+	if more := p.kind(tv).Edges; more != nil {
+		edges = append(edges, more(id, props)...)
+	}
 	owner := stored.Owner
 	if body.Owner != nil {
 		if owner, err = ownerOf(*body.Owner); err != nil {
@@ -253,17 +256,13 @@ func (p *Provider) Delete(ctx context.Context, req Request, ownerUID string) (An
 	if err := req.Preconditions.Check(id, r.ETag); err != nil {
 		return Answer{}, err
 	}
-	if check := p.kind(tv).CheckDelete; check != nil {
-		if err := check(ctx, r); err != nil {
-			return Answer{}, err
-		}
-	}
-	d := store.Delete{ID: id, State: core.StateDeleting, Expect: "*", OwnerUID: ownerUID, Now: p.o.Now()}
+	d := store.Delete{ID: id, State: core.StateDeleting, Expect: "*", Unused: p.kind(tv).Unused, OwnerUID: ownerUID, Now: p.o.Now()}
 	if req.Preconditions.IfMatch != "" && req.Preconditions.IfMatch != "*" {
 		d.Expect = r.ETag
 	}
 	if !tv.Synchronous() {
 		d.Operation = p.operation(id, core.VerbDelete, req.APIVersion, store.Write{Now: d.Now})
+		d.Operation.Parent = req.Parent
 	}
 	r, err = p.o.Store.AcceptDelete(ctx, d)
 	switch {

@@ -19,6 +19,7 @@ var (
 	errShutdown  = errors.New("the worker is shutting down")
 	errLeaseLost = errors.New("another worker holds the operation now")
 	errDeadline  = errors.New("the operation passed its deadline")
+	errCanceled  = errors.New("the end of the operation was asked for")
 )
 
 // Job is one leased operation. Its methods are fenced: they fail with
@@ -26,6 +27,7 @@ var (
 type Job struct {
 	store.Leased
 	pool *Pool
+	log  messages
 }
 
 // Progress says that work outside has begun: operation and resource show the
@@ -46,6 +48,7 @@ func (j *Job) SaveOutputs(ctx context.Context, put []core.Output, drop []core.ID
 // run works on one leased operation to its end.
 func (p *Pool) run(ctx context.Context, leased store.Leased) {
 	job := &Job{Leased: leased, pool: p}
+	job.log.job = job
 	op := &job.Operation
 	log := func() *slog.Logger { // made when there is something to say
 		return p.o.Log.With("operation", op.ID, "verb", string(op.Verb), "resource", op.ResourceID.String())
@@ -60,8 +63,13 @@ func (p *Pool) run(ctx context.Context, leased store.Leased) {
 	lease := p.hold(op, cancel)
 	defer lease.stop()
 
+	stopWatch := p.watchCancel(ctx, op, cancel)
+	defer stopWatch()
+
 	ending := store.Ending{Operation: op.ID, Fence: op.Fence, State: core.StateFailed}
 	switch {
+	case !op.CancelRequested.IsZero():
+		ending.State, ending.Error = core.StateCanceled, canceledError()
 	case op.Attempts > p.o.Attempts:
 		ending.Error = core.Errorf(core.CodeInternal, "the operation was begun %d times and its worker ended each time before it did; the server's log says why. Repeat the request when that is mended", op.Attempts-1)
 	case !op.Deadline.IsZero() && !p.o.Now().Before(op.Deadline):
@@ -72,13 +80,22 @@ func (p *Pool) run(ctx context.Context, leased store.Leased) {
 			defer timer.Stop()
 		}
 		outcome, err := p.call(ctx, job)
+		job.log.flush(ctx)
 		switch {
+		case err == nil && outcome.Park:
+			p.park(ctx, op, log)
+			return
 		case err == nil && outcome.Failure == nil:
 			ending.State, ending.Resource, ending.Removed = core.StateSucceeded, outcome.Resource, outcome.Removed
 		case err == nil:
-			ending.Error, ending.Resource = outcome.Failure, outcome.Resource
+			ending.Error, ending.Resource, ending.Removed = outcome.Failure, outcome.Resource, outcome.Removed
+			if errors.Is(context.Cause(ctx), errCanceled) {
+				ending.State, ending.Error = core.StateCanceled, canceledError()
+			}
 		case errors.Is(context.Cause(ctx), errDeadline):
 			ending.State, ending.Error = core.StateCanceled, deadlineError(op)
+		case errors.Is(context.Cause(ctx), errCanceled):
+			ending.State, ending.Error = core.StateCanceled, canceledError()
 		case errors.Is(context.Cause(ctx), errShutdown):
 			p.release(op, log)
 			return
@@ -102,6 +119,51 @@ func reason(ctx context.Context, err error) string {
 		return cause.Error()
 	}
 	return err.Error()
+}
+
+func canceledError() *core.Error {
+	return core.Errorf(core.CodeCanceled, "the operation was canceled on request. What it made so far is recorded: repeat the request to go on, or delete the resource")
+}
+
+// watchCancel ends the context when the end of the operation is asked for. A
+// signal may stand for something else, so the operation is read to be sure.
+func (p *Pool) watchCancel(ctx context.Context, op *core.Operation, cancel context.CancelCauseFunc) (stop func()) {
+	if p.o.Canceled == nil || p.o.Operation == nil {
+		return func() {}
+	}
+	asked, stop := p.o.Canceled(op.ID)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-asked:
+			}
+			for {
+				now, err := p.o.Operation(ctx, op.ID)
+				if err == nil {
+					if !now.CancelRequested.IsZero() {
+						cancel(errCanceled)
+						return
+					}
+					break
+				}
+				if ctx.Err() != nil || !p.pause(time.Second) {
+					return
+				}
+			}
+		}
+	}()
+	return stop
+}
+
+// park waits for children without a slot. A store that is away leaves it to the
+// lease's end: then the controller runs once more and parks again.
+func (p *Pool) park(ctx context.Context, op *core.Operation, log func() *slog.Logger) {
+	err := p.o.Queue.Park(context.WithoutCancel(ctx), op.ID, op.Fence)
+	if err != nil && !core.IsCode(err, core.CodeFenced) {
+		log().Warn("the operation could not park; it is taken up again when its lease ends", "error", err.Error())
+	}
 }
 
 func deadlineError(op *core.Operation) *core.Error {

@@ -12,6 +12,8 @@
 //     its lease changes nothing.
 //   - Whatever a controller does (error, panic, deadline), its operation ends.
 //     Only shutdown and the loss of a lease leave it to another worker.
+//   - An operation whose end was asked for ends as Canceled as soon as its
+//     controller has returned, and what that has finished by then counts as done.
 package operation
 
 import (
@@ -25,8 +27,12 @@ import (
 type Outcome struct {
 	// Resource, when not nil, replaces properties, status and secrets of the row.
 	Resource *core.Resource
-	// Removed deletes the row.
+	// Removed deletes the row, also with a Failure.
 	Removed bool
+	// Park gives up slot and lease until the operations that were accepted with
+	// this one as their parent have ended (D-45). Run is called again then; the
+	// other fields do not count.
+	Park bool
 	// Failure, when not nil, ends the operation as Failed, and Resource is kept
 	// all the same: what a failed run has to remember.
 	Failure *core.Error

@@ -28,6 +28,10 @@ type Options struct {
 	// Work is signalled when an operation may be leased; one signal may stand
 	// for many.
 	Work <-chan struct{}
+	// Canceled signals when the end of an operation was asked for, Operation reads
+	// it then. Without them only a cancellation from before the lease is seen.
+	Canceled  func(operation string) (asked <-chan struct{}, stop func())
+	Operation func(ctx context.Context, id string) (core.Operation, error)
 	// Worker names this pool in leases.
 	Worker string
 	// Concurrency bounds the operations that run at a time.

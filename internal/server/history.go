@@ -9,6 +9,7 @@ import (
 	wire "github.com/radial-project/radial/api/arm"
 	"github.com/radial-project/radial/internal/arm"
 	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/dynamic"
 	"github.com/radial-project/radial/internal/store"
 )
 
@@ -119,8 +120,11 @@ func (s *Server) awaitMessages(r *arm.Request, id string, after int64) ([]store.
 			return found, err
 		}
 		op, err := s.o.Store.Operation(r.Context(), id)
-		if err != nil || op.State.Terminal() {
+		if err != nil {
 			return nil, err
+		}
+		if op.State.Terminal() { // its last lines came before its end
+			return s.o.Store.Messages(r.Context(), id, after, 0)
 		}
 		select {
 		case <-more:
@@ -144,4 +148,50 @@ func (s *Server) cancelOperation(w http.ResponseWriter, r *arm.Request) error {
 	}
 	arm.SetAsync(w, r, op.ResourceID, op.ID)
 	return arm.WriteJSON(w, http.StatusAccepted, operationWire(op))
+}
+
+// retryOperation does again what an operation did not bring to its end: 202 with
+// the new operation. It is a change of the resource that changes nothing, so
+// that sensitive values stay; or its deletion once more.
+func (s *Server) retryOperation(w http.ResponseWriter, r *arm.Request) error {
+	op, err := s.o.Store.Operation(r.Context(), r.Vars["operation"])
+	if err != nil {
+		return err
+	}
+	refuse := func(why string) error {
+		return core.Errorf(core.CodeConflict, "operation %s %s: there is nothing to retry", op.ID, why).WithTarget(op.ID)
+	}
+	switch {
+	case !op.State.Terminal():
+		return refuse("is in progress (" + string(op.State) + ")")
+	case op.State == core.StateSucceeded:
+		return refuse("has succeeded")
+	}
+	newest, err := s.o.Store.Operations(r.Context(), store.OperationQuery{Resource: op.ResourceID, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(newest.Operations) > 0 && newest.Operations[0].ID != op.ID {
+		return refuse("was followed by operation " + newest.Operations[0].ID)
+	}
+	stored, _, err := s.o.Store.Get(r.Context(), op.ResourceID)
+	if err != nil {
+		return err
+	}
+	req := dynamic.Request{ID: stored.ID, APIVersion: stored.APIVersion, Preconditions: arm.Preconditions{IfMatch: stored.ETag}}
+	var a dynamic.Answer
+	if op.Verb == core.VerbDelete {
+		a, err = s.provider.Delete(short(r), req, "")
+	} else {
+		a, err = s.provider.Patch(short(r), req, map[string]any{})
+	}
+	if err != nil {
+		return err
+	}
+	again, err := s.o.Store.Operation(r.Context(), a.Operation)
+	if err != nil {
+		return err
+	}
+	arm.SetAsync(w, r, again.ResourceID, again.ID)
+	return arm.WriteJSON(w, http.StatusAccepted, operationWire(again))
 }

@@ -89,7 +89,7 @@ func (s *Server) putProvider(w http.ResponseWriter, r *arm.Request) error {
 	if m, ok := s.types.Manifest(namespace); ok {
 		namespace = m.Namespace
 	}
-	err = s.edit(r.Context(), namespace, func(m *manifest.Manifest) (*manifest.Manifest, error) {
+	err = s.edit(r.Context(), namespace, false, func(m *manifest.Manifest) (*manifest.Manifest, error) {
 		if m == nil {
 			m = &manifest.Manifest{Namespace: namespace, Types: map[string]*manifest.Type{}}
 		}
@@ -105,8 +105,16 @@ func (s *Server) putProvider(w http.ResponseWriter, r *arm.Request) error {
 }
 
 func (s *Server) deleteProvider(w http.ResponseWriter, r *arm.Request) error {
+	if cascades(r) {
+		if m, ok, err := s.registered(r.Context(), r.Vars["namespace"]); err != nil || ok {
+			if err != nil {
+				return err
+			}
+			return s.startCascade(w, r, target{Namespace: m.Namespace})
+		}
+	}
 	found := false
-	err := s.edit(r.Context(), r.Vars["namespace"], func(m *manifest.Manifest) (*manifest.Manifest, error) {
+	err := s.edit(r.Context(), r.Vars["namespace"], forced(r), func(m *manifest.Manifest) (*manifest.Manifest, error) {
 		found = m != nil
 		return nil, nil
 	})
@@ -124,6 +132,10 @@ func deleted(w http.ResponseWriter, found bool, err error) error {
 	}
 	return nil
 }
+
+// forced reads `force=true`: the schema is replaced although stored resources do
+// not fit it (D-5).
+func forced(r *arm.Request) bool { return strings.EqualFold(r.Query("force"), "true") }
 
 // Manifests, whole: our own addition to the wire.
 
@@ -147,7 +159,7 @@ func (s *Server) putManifest(w http.ResponseWriter, r *arm.Request) error {
 	if !strings.EqualFold(next.Namespace, r.Vars["namespace"]) {
 		return core.Errorf(core.CodeInvalidContent, "the manifest is of namespace %s, but was sent to %s", next.Namespace, r.Vars["namespace"]).WithTarget("namespace")
 	}
-	err = s.edit(r.Context(), next.Namespace, func(*manifest.Manifest) (*manifest.Manifest, error) { return next, nil })
+	err = s.edit(r.Context(), next.Namespace, forced(r), func(*manifest.Manifest) (*manifest.Manifest, error) { return next, nil })
 	if err != nil {
 		return err
 	}
@@ -197,7 +209,7 @@ func (s *Server) getType(w http.ResponseWriter, r *arm.Request) error {
 
 // editType changes one type of a registered namespace.
 func (s *Server) editType(r *arm.Request, change func(m *manifest.Manifest) error) error {
-	return s.edit(r.Context(), r.Vars["namespace"], func(m *manifest.Manifest) (*manifest.Manifest, error) {
+	return s.edit(r.Context(), r.Vars["namespace"], forced(r), func(m *manifest.Manifest) (*manifest.Manifest, error) {
 		if m == nil {
 			return nil, notRegistered("resource provider", r.Vars["namespace"], ": register it before its types")
 		}
@@ -242,8 +254,17 @@ func (s *Server) putType(w http.ResponseWriter, r *arm.Request) error {
 }
 
 func (s *Server) deleteType(w http.ResponseWriter, r *arm.Request) error {
+	if cascades(r) {
+		t, err := s.registeredTarget(r)
+		if err != nil {
+			return err
+		}
+		if t != nil {
+			return s.startCascade(w, r, *t)
+		}
+	}
 	found := false
-	err := s.edit(r.Context(), r.Vars["namespace"], func(m *manifest.Manifest) (*manifest.Manifest, error) {
+	err := s.edit(r.Context(), r.Vars["namespace"], forced(r), func(m *manifest.Manifest) (*manifest.Manifest, error) {
 		if m == nil {
 			return nil, nil
 		}
@@ -254,6 +275,26 @@ func (s *Server) deleteType(w http.ResponseWriter, r *arm.Request) error {
 		return m, nil
 	})
 	return deleted(w, found, err)
+}
+
+// registeredTarget is the registered type or API version that a request names,
+// nil when there is none.
+func (s *Server) registeredTarget(r *arm.Request) (*target, error) {
+	m, ok, err := s.registered(r.Context(), r.Vars["namespace"])
+	if err != nil || !ok {
+		return nil, err
+	}
+	name, t, err := findType(m, r.Vars["type"])
+	if err != nil {
+		return nil, nil
+	}
+	out := &target{Namespace: m.Namespace, Type: name}
+	if wanted := r.Vars["version"]; wanted != "" {
+		if out.Version, _, err = findVersion(m, name, t, wanted); err != nil {
+			return nil, nil
+		}
+	}
+	return out, nil
 }
 
 // API versions.
@@ -337,8 +378,17 @@ func (s *Server) putVersion(w http.ResponseWriter, r *arm.Request) error {
 }
 
 func (s *Server) deleteVersion(w http.ResponseWriter, r *arm.Request) error {
+	if cascades(r) {
+		t, err := s.registeredTarget(r)
+		if err != nil {
+			return err
+		}
+		if t != nil {
+			return s.startCascade(w, r, *t)
+		}
+	}
 	found := false
-	err := s.edit(r.Context(), r.Vars["namespace"], func(m *manifest.Manifest) (*manifest.Manifest, error) {
+	err := s.edit(r.Context(), r.Vars["namespace"], forced(r), func(m *manifest.Manifest) (*manifest.Manifest, error) {
 		if m == nil {
 			return nil, nil
 		}

@@ -113,6 +113,18 @@ func (s *Server) delete(w http.ResponseWriter, r *arm.Request) error {
 	if err != nil {
 		return err
 	}
+	if cascades(r) && s.provider.Unused(req.ID.Type()) {
+		current, err := s.provider.Get(short(r), dynamic.Request{ID: req.ID, APIVersion: req.APIVersion})
+		if err == nil {
+			if err := req.Preconditions.Check(req.ID, current.ETag); err != nil {
+				return err
+			}
+			return s.startCascade(w, r, target{ID: current.Resource.ID})
+		}
+		if !core.IsCode(err, core.CodeNotFound) {
+			return err
+		}
+	}
 	a, err := s.provider.Delete(short(r), req, r.Header.Get(wire.HeaderOwnerUID))
 	switch {
 	case err != nil:

@@ -200,12 +200,8 @@ func (s *Server) deleteScope(w http.ResponseWriter, r *arm.Request) error {
 	if err := r.Preconditions().Check(id, stored.ETag); err != nil {
 		return err
 	}
-	page, err := s.o.Store.List(r.Context(), store.Query{Scope: stored.ID, Limit: shownUsers + 1})
-	if err != nil {
-		return err
-	}
-	if used := listUsers(page.Resources, stored.ID); used != "" {
-		return core.Errorf(core.CodeConflict, "%s still holds %s: delete them first", stored.ID, used).WithTarget(stored.ID.String())
+	if cascades(r) {
+		return s.startCascade(w, r, target{ID: stored.ID.String()})
 	}
 	_, err = s.o.Store.AcceptDelete(r.Context(), store.Delete{ID: stored.ID, Expect: "*", Now: s.o.Now()})
 	if core.IsCode(err, core.CodeNotFound) {
@@ -217,23 +213,6 @@ func (s *Server) deleteScope(w http.ResponseWriter, r *arm.Request) error {
 	}
 	w.WriteHeader(http.StatusOK)
 	return nil
-}
-
-// shownUsers is how many resources a refused deletion lists.
-const shownUsers = 10
-
-// listUsers names resources for a message, "" for none beside self.
-func listUsers(resources []core.Resource, self core.ID) string {
-	var names []string
-	for _, r := range resources {
-		if !r.ID.Equal(self) {
-			names = append(names, r.ID.String())
-		}
-	}
-	if len(names) > shownUsers {
-		return strings.Join(names[:shownUsers], ", ") + " and more"
-	}
-	return strings.Join(names, ", ")
 }
 
 // listResources answers id, name and type of everything in a group or in the
@@ -275,7 +254,7 @@ func (s *Server) listResources(w http.ResponseWriter, r *arm.Request) error {
 		NextLink string    `json:"nextLink,omitempty"`
 	}{Value: []tracked{}, NextLink: r.NextLink(found.Next)}
 	for _, res := range found.Resources {
-		if !res.ID.IsScope() {
+		if !res.ID.IsScope() && !strings.EqualFold(res.ID.Type(), typeCascade) {
 			list.Value = append(list.Value, tracked{res.ID.String(), res.ID.Name(), res.ID.Type()})
 		}
 	}

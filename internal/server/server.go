@@ -124,7 +124,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	controllers.Register(typeCascade, core.VerbDelete, operation.ControllerFunc(s.cascade))
 	s.workers = operation.New(operation.Options{
 		Queue: o.Store, Controllers: controllers, Work: o.Feed.Work(), Worker: uuid.NewString(), Operation: o.Store.Operation,
-		Canceled: func(id string) (<-chan struct{}, func()) { return o.Feed.Alert(store.ChangeCancel, id) },
+		Canceled:    func(id string) (<-chan struct{}, func()) { return o.Feed.Alert(store.ChangeCancel, id) },
 		Concurrency: o.Workers, Lease: o.Lease, Log: o.Log, Metrics: o.Metrics, Now: o.Now, Renew: o.Sealer.Renew,
 	})
 	o.Probes.Ready("plane", s.answers)
@@ -199,6 +199,7 @@ func (s *Server) addRoutes() {
 	add(statuses+"/{operation}", methods{"GET": s.operationStatus})
 	add(statuses+"/{operation}/messages", methods{"GET": s.operationMessages})
 	add(statuses+"/{operation}/cancel", methods{"POST": s.cancelOperation})
+	add(statuses+"/{operation}/retry", methods{"POST": s.retryOperation})
 	add(plane+"/providers/{namespace}/locations/{location}/operationresults/{operation}", methods{"GET": s.operationResult})
 
 	// Every registered type, at the scope of a plane or of a group (D-3).

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -109,7 +110,10 @@ func (s *Server) registered(ctx context.Context, namespace string) (*manifest.Ma
 // edit changes the manifest of a namespace as one atomic write: it is checked
 // whole, and whatever is refused changes nothing (D-5). change gets a copy, nil
 // where there is none, and returns what shall be, nil to remove it.
-func (s *Server) edit(ctx context.Context, namespace string, change func(*manifest.Manifest) (*manifest.Manifest, error)) error {
+//
+// What stored resources have cannot be taken away (D-6), and a schema that one of
+// them does not fit is refused unless forced (D-5).
+func (s *Server) edit(ctx context.Context, namespace string, force bool, change func(*manifest.Manifest) (*manifest.Manifest, error)) error {
 	s.registering.Lock()
 	defer s.registering.Unlock()
 	old, exists, err := s.registered(ctx, namespace)
@@ -136,11 +140,27 @@ func (s *Server) edit(ctx context.Context, namespace string, change func(*manife
 			return err
 		}
 	}
-	if exists {
-		if err := s.checkRemoved(ctx, old, next); err != nil {
+	if err := s.checkRemoved(ctx, old, next); err != nil {
+		return err
+	}
+	if !force {
+		if err := s.checkEvolved(ctx, old, next); err != nil {
 			return err
 		}
 	}
+	if err := s.replaceManifest(ctx, namespace, next, exists); err != nil {
+		return err
+	}
+	// A resource that was made between the check and now keeps its type.
+	if err := s.checkRemoved(ctx, old, next); err != nil {
+		return errors.Join(err, s.replaceManifest(ctx, namespace, old, true))
+	}
+	return nil
+}
+
+// replaceManifest stores and registers next in the place of what is there; nil
+// removes that.
+func (s *Server) replaceManifest(ctx context.Context, namespace string, next *manifest.Manifest, exists bool) error {
 	switch {
 	case next != nil:
 		raw, err := json.Marshal(next)
@@ -183,32 +203,6 @@ func checkOwn(m *manifest.Manifest) error {
 		full := m.Namespace + "/" + name
 		if slices.ContainsFunc(own, func(t string) bool { return strings.EqualFold(t, full) }) {
 			return core.Errorf(core.CodeConflict, "type %s is built in and cannot be replaced: choose another name", full).WithTarget(full)
-		}
-	}
-	return nil
-}
-
-// checkRemoved refuses to take away types and API versions that stored
-// resources have.
-func (s *Server) checkRemoved(ctx context.Context, old, next *manifest.Manifest) error {
-	for _, name := range slices.Sorted(maps.Keys(old.Types)) {
-		full := old.Namespace + "/" + name
-		var kept *manifest.Type
-		if next != nil {
-			kept = next.Types[name]
-		}
-		versions := func(v string) bool { return kept != nil && kept.APIVersions[v] != nil }
-		lost := slices.ContainsFunc(slices.Collect(maps.Keys(old.Types[name].APIVersions)), func(v string) bool { return !versions(v) })
-		if kept != nil && !lost {
-			continue
-		}
-		page, err := s.o.Store.List(ctx, store.Query{Scope: localPlane, Type: full})
-		if err != nil {
-			return err
-		}
-		using := slices.DeleteFunc(page.Resources, func(r core.Resource) bool { return versions(r.APIVersion) })
-		if used := listUsers(using, core.ID{}); used != "" {
-			return core.Errorf(core.CodeConflict, "type %s is used by %s: delete them first", full, used).WithTarget(full)
 		}
 	}
 	return nil
