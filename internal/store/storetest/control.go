@@ -54,6 +54,19 @@ func (r *recorder) of(k store.ChangeKind) (out []store.Change) {
 	return out
 }
 
+func (r *recorder) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.told)
+}
+
+// since returns what was told after the first n changes.
+func (r *recorder) since(n int) []store.Change {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]store.Change(nil), r.told[n:]...)
+}
+
 // sync waits until the listener was told of everything before: a write's own
 // change comes after those of all writes before it.
 func (f *fixture) sync(r *recorder) {

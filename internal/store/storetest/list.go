@@ -112,18 +112,16 @@ var listCases = map[string]func(*fixture){
 
 var listenerCases = map[string]func(*fixture){
 	"changes are told after their commit, in order": func(f *fixture) {
-		var mu sync.Mutex
-		var told []store.Change
-		f.start(nil, Listener(func(cs []store.Change) {
-			mu.Lock()
-			defer mu.Unlock()
-			told = append(told, cs...)
-		}))
-		take := func() []store.Change {
-			mu.Lock()
-			defer mu.Unlock()
-			out := told
-			told = nil
+		var r recorder
+		f.start(nil, Listener(r.listen))
+		taken := 0
+		// take waits for n changes, for a store that tells of them on its own
+		// time, and for what comes without being wanted.
+		take := func(n int) []store.Change {
+			f.Helper()
+			f.eventually(func() bool { return r.count() >= taken+n }, "not all changes were told")
+			out := r.since(taken)
+			taken += len(out)
 			for i := range out {
 				if i > 0 && out[i].Seq <= out[i-1].Seq {
 					f.Errorf("change %d came after %d", out[i].Seq, out[i-1].Seq)
@@ -136,7 +134,7 @@ var listenerCases = map[string]func(*fixture){
 		}
 		want := func(what string, cs ...store.Change) {
 			f.Helper()
-			f.same(cs, take(), what)
+			f.same(cs, take(len(cs)), what)
 		}
 		a, b, group, shop := ext("g", "a"), ext("g", "b"), core.GroupID("g"), app("g", "shop")
 		want("a synchronous write", store.Change{ID: planeID, State: core.StateSucceeded})
@@ -158,7 +156,7 @@ var listenerCases = map[string]func(*fixture){
 		f.end(f.leaseOne(), core.StateSucceeded)
 		want("the end", store.Change{ID: a, Operation: op, State: core.StateSucceeded})
 		f.gone(b)
-		take()
+		take(2)
 		op = f.remove(a)
 		want("a deletion", store.Change{ID: a, Operation: op, State: core.StateDeleting, Work: true})
 		f.end(f.leaseOne(), core.StateSucceeded)

@@ -1,0 +1,340 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rules"
+)
+
+// selectCurrent answers one row always. Its parameters: an array of keys, a
+// version of the data keyset, and the key of the resource.
+const selectCurrent = `SELECT ARRAY(SELECT key FROM resources WHERE key = ANY ($1::text[])),
+	r.id, r.etag, r.state, r.owner_cluster, r.owner_namespace, r.owner_kind, r.owner_name, r.owner_uid, r.application_key, r.system_data,
+	EXISTS (SELECT 1 FROM operations o WHERE o.resource_key = r.key AND o.ended = 0),
+	(SELECT min(version) FROM open_versions), EXISTS (SELECT 1 FROM open_versions WHERE version = $2)
+	FROM (SELECT 1) one LEFT JOIN resources r ON r.key = $3`
+
+// current reads the row of id, which of the keys have rows, and whether a
+// version of the data keyset is in use. It sends what was queued before.
+func (t *tx) current(id core.ID, keys []string, keyset int64) (rules.Standing, error) {
+	var c rules.Standing
+	var stored, etag, state, cluster, namespace, kind, name, uid, application, system sql.NullString
+	var oldest sql.NullInt64
+	var found bool
+	t.row(selectCurrent, []any{keys, keyset, id.Key()}, &found, &c.Known, &stored, &etag, &state,
+		&cluster, &namespace, &kind, &name, &uid, &application, &system, &c.Live, &oldest, &c.Open)
+	if err := t.flush(); err != nil {
+		return c, err
+	}
+	if err := first(parseID(stored.String, &c.ID), fromJSON(system, &c.System)); err != nil {
+		return c, err
+	}
+	c.Exists, c.ETag, c.State, c.Application, c.Oldest = stored.Valid, etag.String, core.State(state.String), application.String, oldest.Int64
+	c.Owner = core.Owner{Cluster: cluster.String, Namespace: namespace.String, Kind: kind.String, Name: name.String, UID: uid.String}
+	return c, nil
+}
+
+// Accept implements [store.Writer].
+func (s *Store) Accept(ctx context.Context, w store.Write) (core.Resource, error) {
+	var stored core.Resource
+	err := s.write(ctx, func(t *tx) (err error) {
+		stored, err = t.accept(w)
+		return err
+	})
+	if keysetGone(err) {
+		err = rules.KeysetGone(w.Resource.ID, w.Resource.Keyset)
+	}
+	return stored, err
+}
+
+// keysetGone reports whether a row named a version of the data keyset that was
+// disabled between its checks and its write.
+func keysetGone(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.ConstraintName == "resources_keyset_fkey"
+}
+
+func (t *tx) accept(w store.Write) (core.Resource, error) {
+	asked := rules.Asked(w)
+	var l locks
+	l.add(ownName, w.Resource.ID.Key(), true)
+	for _, key := range asked {
+		l.add(membersName, key, false)
+	}
+	l.add(membersName, w.Resource.Application.Key(), false)
+	l.add(membersName, w.Resource.Environment.Key(), false)
+	for _, e := range w.Edges {
+		l.add(membersName, e.To.Key(), false)
+	}
+	t.lock(l)
+	c, err := t.current(w.Resource.ID, asked, w.Resource.Keyset)
+	if err != nil {
+		return core.Resource{}, err
+	}
+	r, missing, err := c.Compose(w)
+	if err != nil {
+		return r, err
+	}
+	for i := range missing {
+		p := &missing[i]
+		p.ETag, p.Implicit = t.s.etag(), true
+		t.changed(store.Change{ID: p.ID, State: p.State})
+	}
+	r.ETag = t.s.etag()
+	change := store.Change{ID: r.ID, State: r.State}
+	if w.Operation != nil {
+		change.Operation, change.Work = w.Operation.ID, true
+	}
+	t.changed(change)
+	if c.Moved(r) {
+		if err := t.removeEmptyParents(r.ID, c.Application, parentKeys(r.ID, c.Application)); err != nil {
+			return r, err
+		}
+	}
+	return r, t.put(r, missing, w)
+}
+
+// writeRow puts a row with its edges, its operation and its parents. What is
+// not there is NULL: $24 the operation's id, $34 the edges, $35 the parents.
+// Edges are put before those that are not among them go, in whatever order
+// PostgreSQL runs the parts: no two parts touch one edge.
+var writeRow = `WITH parents AS (
+		INSERT INTO resources SELECT * FROM json_populate_recordset(NULL::resources, $35::json) ON CONFLICT (key) DO NOTHING),
+	written AS (
+		INSERT INTO resources (key, id, type, api_version, location, tags, properties, status, secrets, state, etag,
+			application, application_key, environment, environment_key,
+			owner_cluster, owner_namespace, owner_kind, owner_name, owner_uid, implicit, system_data, keyset)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)
+		ON CONFLICT (key) DO UPDATE SET api_version = excluded.api_version, location = excluded.location, tags = excluded.tags,
+			properties = excluded.properties, status = excluded.status, secrets = excluded.secrets, state = excluded.state, etag = excluded.etag,
+			application = excluded.application, application_key = excluded.application_key,
+			environment = excluded.environment, environment_key = excluded.environment_key,
+			owner_cluster = excluded.owner_cluster, owner_namespace = excluded.owner_namespace, owner_kind = excluded.owner_kind,
+			owner_name = excluded.owner_name, owner_uid = excluded.owner_uid, implicit = excluded.implicit,
+			system_data = excluded.system_data, keyset = excluded.keyset),
+	accepted AS (` + insertOperation(24) + `),
+	edge AS (SELECT k, i, d, n FROM json_to_recordset($34::json) AS e (k text, i text, d text, n text)),
+	gone AS (DELETE FROM edges WHERE from_key = $1 AND NOT EXISTS (SELECT 1 FROM edge e WHERE e.k = to_key AND e.d = kind AND e.n = name))
+	INSERT INTO edges (from_key, to_key, kind, name, to_id) SELECT DISTINCT ON (k, d, n) $1, k, d, n, i FROM edge
+	ON CONFLICT (from_key, to_key, kind, name) DO UPDATE SET to_id = excluded.to_id`
+
+// insertOperation adds the operation in the parameters from the given one on,
+// unless that is NULL.
+func insertOperation(from int) string {
+	p := make([]any, 11)
+	for i := range p {
+		p[i] = from + i%10
+	}
+	return fmt.Sprintf(`INSERT INTO operations (id, resource_key, resource_id, verb, api_version, state, grp, parent, created, deadline)
+	SELECT $%d::text, $%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d::bigint, $%d::bigint WHERE $%d::text IS NOT NULL`, p...)
+}
+
+// operationValues are the values of insertOperation.
+func (s *Store) operationValues(r core.Resource, o *core.Operation) []any {
+	if o == nil {
+		return []any{nil, "", "", "", "", "", "", nil, 0, 0}
+	}
+	return []any{o.ID, r.ID.Key(), r.ID.String(), string(o.Verb), o.APIVersion, string(o.State), o.Group, nullable(o.Parent),
+		s.nanos(o.Created), column(o.Deadline)}
+}
+
+// edgeRow is an edge as it goes to writeRow.
+type edgeRow struct {
+	Key  string `json:"k"`
+	ID   string `json:"i"`
+	Kind string `json:"d"`
+	Name string `json:"n"`
+}
+
+func edgeRows(edges []core.Edge) (string, error) {
+	rows := make([]edgeRow, len(edges))
+	for i, e := range edges {
+		rows[i] = edgeRow{e.To.Key(), e.To.String(), string(e.Kind), e.Name}
+	}
+	b, err := json.Marshal(rows)
+	return string(b), err
+}
+
+// put queues the row of a write.
+func (t *tx) put(r core.Resource, parents []core.Resource, w store.Write) error {
+	values, err := resourceValues(r, store.TypeOf(r.ID))
+	if err != nil {
+		return err
+	}
+	edges, err := edgeRows(w.Edges)
+	if err != nil {
+		return err
+	}
+	made, err := resourceObjects(parents)
+	if err != nil {
+		return err
+	}
+	values = append(values, t.s.operationValues(r, w.Operation)...)
+	t.do(writeRow, append(values, edges, made)...)
+	return nil
+}
+
+// resourceObjects are rows as json_populate_recordset takes them.
+func resourceObjects(rs []core.Resource) (string, error) {
+	rows := []map[string]any{}
+	for _, r := range rs {
+		values, err := resourceValues(r, store.TypeOf(r.ID))
+		if err != nil {
+			return "", err
+		}
+		row := map[string]any{}
+		for i, name := range resourceNames {
+			row[name] = values[i]
+		}
+		rows = append(rows, row)
+	}
+	b, err := json.Marshal(rows)
+	return string(b), err
+}
+
+// resourceNames are the columns of resourceValues.
+var resourceNames = []string{"key", "id", "type", "api_version", "location", "tags", "properties", "status", "secrets", "state", "etag",
+	"application", "application_key", "environment", "environment_key",
+	"owner_cluster", "owner_namespace", "owner_kind", "owner_name", "owner_uid", "implicit", "system_data", "keyset"}
+
+// AcceptDelete implements [store.Writer].
+func (s *Store) AcceptDelete(ctx context.Context, d store.Delete) (core.Resource, error) {
+	var stored core.Resource
+	err := s.write(ctx, func(t *tx) (err error) {
+		stored, err = t.acceptDelete(d)
+		return err
+	})
+	return stored, err
+}
+
+// implicitParents answers which of the parents of a row that goes were made
+// implicitly: only for those is it asked whether they are empty now. Its
+// parameter is the group's key.
+const implicitParents = `ARRAY(SELECT p.key FROM resources p WHERE p.implicit AND p.key IN (resources.application_key, $2))`
+
+var (
+	deleteRow   = `DELETE FROM resources WHERE key = $1 RETURNING ` + implicitParents + `, ` + bare(resourceColumns, "r")
+	deletingRow = `WITH accepted AS (` + insertOperation(4) + `) UPDATE resources SET state = $2, etag = $3 WHERE key = $1 RETURNING ` + bare(resourceColumns, "r")
+)
+
+func (t *tx) acceptDelete(d store.Delete) (core.Resource, error) {
+	key := d.ID.Key()
+	var l locks
+	l.add(ownName, key, true)
+	asks := d.ID.IsScope() || d.Unused
+	var used store.Dependents
+	if asks {
+		l.add(membersName, key, true)
+	}
+	t.lock(l)
+	if asks { // goes out with what is read of the row itself
+		q, args := usersOf(store.Use{Of: d.ID, Limit: rules.ShownUsers})
+		t.rows(q, args, addUser(&used))
+	}
+	c, err := t.current(d.ID, []string{}, 0)
+	if err != nil {
+		return core.Resource{}, err
+	}
+	if err := c.CheckDelete(d); err != nil {
+		return core.Resource{}, err
+	}
+	if used.Count > 0 {
+		return core.Resource{}, rules.InUse(c.ID, used)
+	}
+	var row resourceRow
+	var found bool
+	if d.Operation != nil {
+		args := append([]any{key, string(d.State), t.s.etag()}, t.s.operationValues(core.Resource{ID: c.ID}, d.Operation)...)
+		t.row(deletingRow, args, &found, row.columns()...)
+		if err := t.flush(); err != nil {
+			return core.Resource{}, err
+		}
+		t.changed(store.Change{ID: c.ID, State: d.State, Operation: d.Operation.ID, Work: true})
+		return row.resource()
+	}
+	var parents []string
+	t.row(deleteRow, []any{key, groupKey(c.ID)}, &found, append([]any{&parents}, row.columns()...)...)
+	if err := t.flush(); err != nil {
+		return core.Resource{}, err
+	}
+	t.changed(store.Change{ID: c.ID, Deleted: true})
+	if len(parents) > 0 {
+		if err := t.removeEmptyParents(c.ID, c.Application, parents); err != nil {
+			return core.Resource{}, err
+		}
+	}
+	return row.resource()
+}
+
+// groupKey is the key of the group that a resource is in, "" for none.
+func groupKey(id core.ID) string {
+	if id.IsScope() || len(id.Scopes) == 0 {
+		return ""
+	}
+	return id.Scope().Key()
+}
+
+// parentKeys are the keys of the group and the application of a resource.
+func parentKeys(id core.ID, application string) []string {
+	var keys []string
+	for _, k := range []string{groupKey(id), application} {
+		if k != "" {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// removeEmpty removes those of the parents in $1 that were made implicitly and
+// have no member left but $2: applications (an operation that runs on one keeps
+// it), and then groups that hold nothing beside these.
+const removeEmpty = `WITH apps AS (
+		DELETE FROM resources a WHERE a.key = ANY ($1::text[]) AND a.implicit AND a.type <> $3
+		AND NOT EXISTS (SELECT 1 FROM resources m WHERE m.application_key = a.key AND m.key <> a.key AND m.key <> $2)
+		AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.resource_key = a.key AND o.ended = 0) RETURNING a.key, a.id),
+	groups AS (
+		DELETE FROM resources g WHERE g.key = ANY ($1::text[]) AND g.implicit AND g.type = $3
+		AND NOT EXISTS (SELECT 1 FROM resources m WHERE m.key > g.key || '/' AND m.key < g.key || '0' AND m.key NOT IN (SELECT key FROM apps)) RETURNING g.id)
+	SELECT id FROM apps UNION ALL SELECT id FROM groups`
+
+// removeEmptyParents removes what was made implicitly with the first member of
+// the application and of the group and has none left (K-5), now that id goes.
+// candidates are the keys of those that may be so.
+func (t *tx) removeEmptyParents(id core.ID, application string, candidates []string) error {
+	keys := append([]string(nil), candidates...)
+	if application != "" {
+		// An application elsewhere may be the last of its group.
+		a, err := core.ParseID(application)
+		if err != nil {
+			return err
+		}
+		if g := groupKey(a); g != "" && g != groupKey(id) {
+			keys = append(keys, g)
+		}
+	}
+	var l locks
+	for _, k := range keys {
+		l.add(membersName, k, true)
+	}
+	t.lock(l)
+	t.rows(removeEmpty, []any{keys, id.Key(), strings.ToLower(store.TypeGroup)}, func(sc scan) error {
+		var s string
+		if err := sc(&s); err != nil {
+			return err
+		}
+		c := store.Change{Deleted: true}
+		err := parseID(s, &c.ID)
+		t.changed(c)
+		return err
+	})
+	return t.flush()
+}

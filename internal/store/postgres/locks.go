@@ -1,0 +1,54 @@
+package postgres
+
+// What a transaction must be alone with, it locks by name (advisory locks, freed
+// at its end) before it writes anything. Three things have names:
+//
+//   - a resource: whoever changes it holds it alone;
+//   - the members of a scope, an application, an environment: whoever comes to
+//     name one shares it, whoever may remove it because nobody does holds it
+//     alone, so that neither sees half of the other;
+//   - the children of an operation: who parks and who ends a child.
+//
+// Locks are taken in that order, and by hash within one statement, so that
+// nobody waits in a circle. What remains possible (a member that moves to
+// another application) PostgreSQL breaks, and the write is run again.
+//
+// That they come first has a second reason: PostgreSQL numbers a transaction at
+// its first write. Of two that change one resource the one that comes later has
+// the higher number, and the feed is in that order.
+
+const (
+	ownName      = "0"
+	membersName  = "1"
+	childrenName = "2"
+)
+
+// lockNames takes locks; its parameters are names, and which are held alone.
+const lockNames = `SELECT CASE WHEN x THEN pg_advisory_xact_lock(h)::text ELSE pg_advisory_xact_lock_shared(h)::text END
+	FROM (SELECT left(n, 1) AS c, hashtextextended(n, 0) AS h, bool_or(x) AS x FROM unnest($1::text[], $2::bool[]) u (n, x) GROUP BY 1, 2 ORDER BY 1, 2) s`
+
+// lockOperation takes the resource of an operation.
+const lockOperation = `SELECT pg_advisory_xact_lock(hashtextextended('` + ownName + `' || resource_key, 0))::text FROM operations WHERE id = $1`
+
+// lockParking takes the resource of an operation and its children.
+const lockParking = `SELECT pg_advisory_xact_lock(hashtextextended('` + ownName + `' || resource_key, 0))::text,
+	pg_advisory_xact_lock(hashtextextended('` + childrenName + `' || id, 0))::text FROM operations WHERE id = $1`
+
+// locks are names to take together.
+type locks struct {
+	names []string
+	alone []bool
+}
+
+func (l *locks) add(class, name string, alone bool) {
+	if name != "" {
+		l.names = append(l.names, class+name)
+		l.alone = append(l.alone, alone)
+	}
+}
+
+func (t *tx) lock(l locks) {
+	if len(l.names) > 0 {
+		t.do(lockNames, l.names, l.alone)
+	}
+}

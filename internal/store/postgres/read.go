@@ -1,0 +1,199 @@
+package postgres
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rules"
+)
+
+// where collects conditions and their values; a "?" in a condition stands for
+// the next value.
+type where struct {
+	conditions []string
+	args       []any
+}
+
+func (w *where) add(condition string, values ...any) {
+	for _, v := range values {
+		w.args = append(w.args, v)
+		condition = strings.Replace(condition, "?", "$"+strconv.Itoa(len(w.args)), 1)
+	}
+	w.conditions = append(w.conditions, condition)
+}
+
+// String is the WHERE clause, empty without conditions.
+func (w *where) String() string {
+	if len(w.conditions) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(w.conditions, " AND ")
+}
+
+// limit is a LIMIT clause for a page and one row more, which tells whether there
+// is a next page.
+func (w *where) limit(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	w.args = append(w.args, n+1)
+	return " LIMIT $" + strconv.Itoa(len(w.args))
+}
+
+// Get implements [store.Reader].
+func (s *Store) Get(ctx context.Context, id core.ID) (core.Resource, *core.Operation, error) {
+	var resource resourceRow
+	var operation operationRow
+	found, err := s.readRow(ctx, `SELECT `+resourceColumns+`, `+operationColumns+`
+		FROM resources r LEFT JOIN operations o ON o.resource_key = r.key AND o.ended = 0 WHERE r.key = $1`,
+		[]any{id.Key()}, append(resource.columns(), operation.columns()...)...)
+	if err != nil {
+		return core.Resource{}, nil, err
+	}
+	if !found {
+		return core.Resource{}, nil, rules.NotFound(id)
+	}
+	r, err := resource.resource()
+	if err != nil || !operation.id.Valid {
+		return r, nil, s.fault("read", err)
+	}
+	o, err := operation.operation()
+	return r, &o, s.fault("read", err)
+}
+
+// Operation implements [store.Reader].
+func (s *Store) Operation(ctx context.Context, id string) (core.Operation, error) {
+	var row operationRow
+	found, err := s.readRow(ctx, selectOperation, []any{id}, row.columns()...)
+	if err != nil {
+		return core.Operation{}, err
+	}
+	if !found {
+		return core.Operation{}, rules.OperationNotFound(id)
+	}
+	o, err := row.operation()
+	return o, s.fault("read", err)
+}
+
+// Outputs implements [store.Reader].
+func (s *Store) Outputs(ctx context.Context, id core.ID) ([]core.Output, error) {
+	outputs := "[]"
+	if _, err := s.readRow(ctx, `SELECT `+outputsOf+` FROM resources r WHERE r.key = $1`, []any{id.Key()}, &outputs); err != nil {
+		return nil, err
+	}
+	out, err := rules.ParseOutputs(outputs)
+	return out, s.fault("read", err)
+}
+
+// List implements [store.Reader]. A page is one walk along one index from the
+// key after the page before: what is written meanwhile neither moves a row to
+// another page nor hides one.
+func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
+	w := listWhere(q)
+	text := `SELECT ` + resourceColumns + ` FROM resources r` + w.String() + ` ORDER BY r.key` + w.limit(q.Limit)
+	var page store.Page
+	err := s.read(ctx, text, w.args, func(sc scan) error {
+		if q.Limit > 0 && len(page.Resources) == q.Limit {
+			page.Next = page.Resources[q.Limit-1].ID.Key()
+			return nil
+		}
+		var row resourceRow
+		if err := sc(row.columns()...); err != nil {
+			return err
+		}
+		r, err := row.resource()
+		page.Resources = append(page.Resources, r)
+		return err
+	})
+	if err != nil {
+		return store.Page{}, err
+	}
+	return page, nil
+}
+
+// listWhere is the condition of a query.
+func listWhere(q store.Query) *where {
+	w := &where{}
+	if !q.Application.IsZero() {
+		w.add(`r.application_key = ?`, q.Application.Key())
+	}
+	if !q.Environment.IsZero() {
+		w.add(`r.environment_key = ?`, q.Environment.Key())
+	}
+	if q.SealedBefore != 0 {
+		w.add(`r.keyset < ?`, q.SealedBefore)
+	}
+	group, plane := strings.ToLower(store.TypeGroup), strings.ToLower(store.TypePlane)
+	rowType := strings.ToLower(q.Type)
+	if q.Type != "" {
+		w.add(`r.type = ?`, rowType)
+	} else {
+		w.add(`r.type NOT IN (?, ?)`, group, plane)
+	}
+	if !q.Scope.IsZero() {
+		from, to := rules.Below(q.Scope.Key())
+		w.add(`r.key < ?`, to)
+		if rowType == group || rowType == plane { // a scope matches itself; "-" sorts before "/"
+			w.add(`r.key >= ? AND (r.key > ? OR r.key = ?)`, q.Scope.Key(), from, q.Scope.Key())
+		} else {
+			w.add(`r.key > ?`, from)
+		}
+	}
+	if q.After != "" {
+		w.add(`r.key > ?`, q.After)
+	}
+	return w
+}
+
+// Graph implements [store.Reader]: one statement, and so one snapshot, however
+// many resources there are. The walk along edges ends on cycles, because a key
+// that was reached is not reached again.
+func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
+	members, args := `SELECT key FROM resources WHERE application_key = $1 UNION SELECT key FROM resources WHERE environment_key = $1`, []any{root.Key()}
+	if root.IsScope() {
+		from, to := rules.Below(root.Key())
+		members, args = `SELECT key FROM resources WHERE key > $1 AND key < $2 AND type NOT IN ($3, $4)`,
+			[]any{from, to, strings.ToLower(store.TypeGroup), strings.ToLower(store.TypePlane)}
+	}
+	g := store.Graph{Outputs: map[string][]core.Output{}}
+	err := s.read(ctx, `WITH RECURSIVE reached (key) AS (`+members+` UNION SELECT e.to_key FROM reached JOIN edges e ON e.from_key = reached.key)
+		SELECT `+resourceColumns+`, `+edgesOf+`, `+outputsOf+` FROM reached JOIN resources r ON r.key = reached.key ORDER BY r.key`, args, func(sc scan) error {
+		rec, err := scanResource(sc)
+		if err != nil {
+			return err
+		}
+		g.Resources = append(g.Resources, rec.Resource)
+		g.Edges = append(g.Edges, rec.Edges...)
+		if len(rec.Outputs) > 0 {
+			g.Outputs[rec.Resource.ID.Key()] = rec.Outputs
+		}
+		return nil
+	})
+	if err != nil {
+		return store.Graph{}, err
+	}
+	return g, nil
+}
+
+// edgesOf aggregates the edges that leave r as [rules.ParseBelongings] takes them.
+const edgesOf = `(SELECT coalesce(json_agg(json_build_array(e.to_id, e.kind, e.name) ORDER BY e.to_key, e.kind, e.name), '[]')::text
+	FROM edges e WHERE e.from_key = r.key)`
+
+// scanResource reads resourceColumns, edgesOf and outputsOf.
+func scanResource(sc scan) (store.ResourceRecord, error) {
+	var row resourceRow
+	var edges, outputs string
+	if err := sc(append(row.columns(), &edges, &outputs)...); err != nil {
+		return store.ResourceRecord{}, err
+	}
+	r, err := row.resource()
+	if err != nil {
+		return store.ResourceRecord{}, err
+	}
+	out := store.ResourceRecord{Resource: r}
+	out.Edges, out.Outputs, err = rules.ParseBelongings(r.ID, edges, outputs)
+	return out, err
+}
