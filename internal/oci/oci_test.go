@@ -220,3 +220,53 @@ func TestCacheStaysInItsBound(t *testing.T) {
 		}
 	}
 }
+
+func TestPublish(t *testing.T) {
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	address := startRegistry(t, "")
+	p, f := NewPublisher(nil), New(Options{})
+	ref := Reference{Path: address + "/recipes/redis:1.0", PlainHTTP: true}
+	one, other := []byte(`{"resources":[]}`), []byte(`{"resources":[],"outputs":{}}`)
+
+	first, err := p.Publish(t.Context(), ref, one, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := p.Publish(t.Context(), ref, one, false); err != nil || again != first {
+		t.Errorf("the same once more: %s, %v; want %s", again, err, first)
+	}
+	// What was published is what a server fetches, by the tag and by the digest.
+	for _, path := range []string{ref.Path, address + "/recipes/redis@" + first, address + "/recipes/redis:1.0@" + first} {
+		c, err := f.Fetch(t.Context(), Reference{Path: path, PlainHTTP: true})
+		if err != nil || string(c.Data) != string(one) || c.Digest != first {
+			t.Errorf("fetch %s: %q, %s, %v", path, c.Data, c.Digest, err)
+		}
+	}
+	if _, err := p.Publish(t.Context(), ref, other, false); !core.IsCode(err, core.CodeConflict) || !strings.Contains(err.Error(), "--force") {
+		t.Errorf("another template under the tag: %v", err)
+	}
+	moved, err := p.Publish(t.Context(), ref, other, true)
+	if err != nil || moved == first {
+		t.Errorf("moved by force: %s, %v", moved, err)
+	}
+	if c, err := f.Fetch(t.Context(), ref); err != nil || string(c.Data) != string(other) {
+		t.Errorf("the tag after the move: %q, %v", c.Data, err)
+	}
+
+	for name, c := range map[string]struct {
+		ref      Reference
+		template string
+		want     string
+	}{
+		"a file":             {Reference{Path: "file:///tmp/x.json"}, `{}`, "is a file"},
+		"a digest":           {Reference{Path: address + "/recipes/redis@" + first, PlainHTTP: true}, `{}`, "publish to a tag"},
+		"no JSON":            {ref, `param x string`, "compile it first"},
+		"no plain HTTP":      {Reference{Path: ref.Path}, `{}`, "plain HTTP"},
+		"nobody answers":     {Reference{Path: "127.0.0.1:1/recipes/redis:1.0", PlainHTTP: true}, `{}`, "cannot be reached"},
+		"no such repository": {Reference{Path: "redis"}, `{}`, "is not a reference"},
+	} {
+		if _, err := p.Publish(t.Context(), c.ref, []byte(c.template), false); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
