@@ -40,7 +40,7 @@ func Build(g store.Graph, root core.ID) wire.Graph {
 		})
 		at[r.ID.Key()] = len(out.Resources)
 	}
-	for _, e := range g.Edges {
+	for _, e := range append(hostEdges(g), g.Edges...) {
 		from, to := at[e.From.Key()], at[e.To.Key()]
 		if from == 0 {
 			continue
