@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/radial-project/radial/internal/conceal"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/template"
@@ -278,6 +280,7 @@ func (d *Deployment) make(ctx context.Context, p *template.Plan, s *step, o Opti
 	if err != nil {
 		return extension.Ref{}, err
 	}
+	concealSecret(ctx, s.r.Type, props)
 	if o.Progress != nil {
 		o.Progress("making " + s.name())
 	}
@@ -287,6 +290,24 @@ func (d *Deployment) make(ctx context.Context, p *template.Plan, s *step, o Opti
 	}
 	d.set(s.r, state.Properties)
 	return state.Ref, nil
+}
+
+// concealSecret registers what a Kubernetes Secret is about to hold: a template
+// may have made it up, so that nobody else knows that it is one.
+func concealSecret(ctx context.Context, kind string, props map[string]any) {
+	if !strings.EqualFold(kind, "core/Secret") {
+		return
+	}
+	conceal.Add(ctx, props["stringData"])
+	data, _ := props["data"].(map[string]any)
+	for _, v := range data {
+		conceal.Add(ctx, v)
+		if text, ok := v.(string); ok {
+			if plain, err := base64.StdEncoding.DecodeString(text); err == nil {
+				conceal.Add(ctx, string(plain))
+			}
+		}
+	}
 }
 
 func (d *Deployment) set(r *template.Resource, props map[string]any) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/radial-project/radial/internal/conceal"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/deploy"
 	"github.com/radial-project/radial/internal/extension"
@@ -84,6 +85,13 @@ func (d *Driver) Execute(ctx context.Context, run recipe.Run) (recipe.Result, er
 	if err != nil {
 		return recipe.Result{}, within(err, core.CodeRecipeInvalid, def)
 	}
+	for _, p := range t.Parameters() {
+		for name, v := range params {
+			if p.Secure && strings.EqualFold(p.Name, name) {
+				conceal.Add(ctx, v)
+			}
+		}
+	}
 	plan, err := t.Plan(lang.Options{
 		Parameters: params,
 		// The same for every run of a resource, so that names made of it stay.
@@ -105,6 +113,11 @@ func (d *Driver) Execute(ctx context.Context, run recipe.Run) (recipe.Result, er
 	outputs, err := plan.Outputs(deployed)
 	if err != nil {
 		return recipe.Result{}, within(err, core.CodeRecipeOutputs, def)
+	}
+	for _, o := range outputs {
+		if o.Secure {
+			conceal.Add(ctx, o.Value)
+		}
 	}
 	res, err := answer(outputs, def)
 	if err != nil {
