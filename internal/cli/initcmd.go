@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/radial-project/radial/installation"
 	"github.com/radial-project/radial/internal/cli/setup"
+	"github.com/radial-project/radial/internal/oci"
 )
 
 // initialised is what init did.
@@ -23,18 +25,23 @@ type initialised struct {
 
 func (s *session) initCommand() *cobra.Command {
 	var k kubernetesFlags
-	var recipesDir string
-	var skipRecipes bool
+	var recipesDir, registry string
+	var skipRecipes, plainHTTP bool
 	c := &cobra.Command{
 		Use: "init", Short: "Prepare a cluster and a control plane for each other", Args: cobra.NoArgs,
 		Long: `Prepares a cluster (--kubeconfig and --context as kubectl has them): installs Radial's kinds, admission
 policy, ServiceAccounts and grants by server-side apply. Prepares the control plane: makes the default
-group and environment, and registers the local recipes there, whose templates it writes into a folder that
-the control plane must be able to read (it refuses files unless it runs in developer mode).
+group and environment, and registers the local recipes there.
+
+The recipes' templates are pushed to --recipe-registry, with the credentials that Docker keeps for you. A
+control plane in developer mode can also read them from a folder on its own machine (--recipes-dir).
 
 Running it again changes nothing that is as it should be, and no recipe that somebody registered.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx := c.Context()
+			if registry != "" && (skipRecipes || recipesDir != "") {
+				return usagef("--recipe-registry says where the recipes go: leave out --recipes-dir and --skip-recipes")
+			}
 			api, err := s.client()
 			if err != nil {
 				return err
@@ -51,7 +58,17 @@ Running it again changes nothing that is as it should be, and no recipe that som
 				return err
 			}
 			var local []setup.Registration
-			if !skipRecipes {
+			switch {
+			case skipRecipes:
+			case registry != "":
+				err := s.working(ctx, "publishing the local recipes", func(ctx context.Context) (err error) {
+					local, err = setup.PublishRecipes(ctx, oci.NewPublisher(nil), registry, plainHTTP)
+					return err
+				})
+				if err != nil {
+					return err
+				}
+			default:
 				if recipesDir, err = s.recipesDir(recipesDir); err != nil {
 					return err
 				}
@@ -67,6 +84,8 @@ Running it again changes nothing that is as it should be, and no recipe that som
 	}
 	k.add(c)
 	c.Flags().StringVar(&recipesDir, "recipes-dir", "", "folder for the local recipes' templates (recipes/ in the state directory unless set)")
+	c.Flags().StringVar(&registry, "recipe-registry", "", "push the local recipes' templates below this HOST/REPOSITORY and register them from there")
+	c.Flags().BoolVar(&plainHTTP, "plain-http", false, "speak to that registry without TLS")
 	c.Flags().BoolVar(&skipRecipes, "skip-recipes", false, "register no recipes")
 	return c
 }

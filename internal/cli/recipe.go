@@ -18,7 +18,7 @@ func (s *session) recipeCommand() *cobra.Command {
 	c := &cobra.Command{Use: "recipe", Aliases: []string{"recipes"}, Short: "Recipes: what provisions the resources of a type in an environment"}
 	c.PersistentFlags().StringVarP(&s.environment, "environment", "e", "", "environment, by name or id (default unless set)")
 	c.PersistentFlags().StringVarP(&s.group, "group", "g", "", "resource group of the environment (any unless set)")
-	c.AddCommand(s.recipeList(), s.recipeShow(), s.recipeRegister(), s.recipeUnregister())
+	c.AddCommand(s.recipeList(), s.recipeShow(), s.recipeRegister(), s.recipeUnregister(), s.recipePublish())
 	return c
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/radial-project/radial/internal/application"
 	"github.com/radial-project/radial/internal/arm"
+	"github.com/radial-project/radial/internal/auth"
 	"github.com/radial-project/radial/internal/container"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/dynamic"
@@ -43,8 +44,9 @@ type Options struct {
 	// Types are the registered types; nil is a registry of the built-in ones.
 	// The server adds those that the store keeps.
 	Types *manifest.Registry
-	// Loopback checks Host and Origin of every request, as developer mode must
-	// (D-48): a page of some web site must not reach it through the browser.
+	// Loopback is developer mode: Host and Origin of every request are checked,
+	// since a page of some web site must not reach it through the browser (D-48),
+	// and templates of recipes may be files of this machine.
 	Loopback bool
 	// HealthOnly answers nothing but health and version: the process is there
 	// for its workers (D-2).
@@ -117,6 +119,10 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	rules := application.New(o.Store, s.types)
 	kinds := rules.Kinds()
 	maps.Copy(kinds, container.Kinds())
+	maps.Copy(kinds, auth.Kinds())
+	if !o.Loopback {
+		application.RefuseFiles(kinds)
+	}
 	s.provider = dynamic.New(dynamic.Options{
 		Store: o.Store, Types: s.types, Sealer: o.Sealer, Members: rules, Kinds: kinds, Now: o.Now, Deadline: o.Deadline,
 	})
