@@ -1,0 +1,120 @@
+{{- /* The configuration file of the server's processes; only flags tell API and workers apart. */ -}}
+{{- define "radial.config" -}}
+{{- $config := dict
+    "listen" "0.0.0.0:8443"
+    "metricsListen" "0.0.0.0:9090"
+    "cluster" .Values.cluster
+    "log" (dict "level" .Values.server.log.level "format" .Values.server.log.format)
+    "workerServer" (dict "maxOperationConcurrency" (int .Values.workerServer.maxOperationConcurrency)) -}}
+{{- if eq .Values.store.kind "sqlite" }}{{ $_ := set $config "store" "sqlite:/var/lib/radial/radial.db" }}{{ end -}}
+{{- if .Values.keys.existingSecret }}{{ $_ := set $config "keyFile" "/etc/radial/key/key" }}{{ else }}{{ $_ := set $config "keyFile" "/var/lib/radial/key" }}{{ end -}}
+{{- if .Values.server.tls.existingSecret -}}
+{{- $_ := set $config "tlsCertFile" "/etc/radial/tls/tls.crt" }}{{ $_ := set $config "tlsKeyFile" "/etc/radial/tls/tls.key" -}}
+{{- else -}}
+{{- $_ := set $config "tlsSelfMade" true -}}
+{{- $_ := set $config "tlsNames" (list (printf "radial-server.%s.svc" .Release.Namespace) (printf "radial-server.%s.svc.cluster.local" .Release.Namespace) "localhost" "127.0.0.1") -}}
+{{- end -}}
+{{- if .Values.server.aggregation.enabled }}{{ $_ := set $config "aggregation" true }}{{ end -}}
+{{- range $k, $v := .Values.server.config }}
+{{- if and (kindIs "map" $v) (hasKey $config $k) }}{{ $_ := set $config $k (merge (deepCopy $v) (get $config $k)) }}{{ else }}{{ $_ := set $config $k $v }}{{ end -}}
+{{- end -}}
+{{ toYaml $config }}
+{{- end -}}
+
+{{- /* One Deployment of the server: name, replicas, args, and the values that place it. */ -}}
+{{- define "radial.serverDeployment" -}}
+{{- $root := .root -}}
+{{- $sqlite := eq $root.Values.store.kind "sqlite" -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ .name }}
+  namespace: {{ $root.Release.Namespace }}
+  labels: {{- include "radial.labels" . | nindent 4 }}
+spec:
+  replicas: {{ .replicas }}
+  revisionHistoryLimit: 5
+  selector:
+    matchLabels: {{- include "radial.selector" . | nindent 6 }}
+  strategy:
+    {{- if $sqlite }}
+    # One process at a time opens the file.
+    type: Recreate
+    {{- else }}
+    type: RollingUpdate
+    rollingUpdate: {maxUnavailable: 0, maxSurge: 1}
+    {{- end }}
+  template:
+    metadata:
+      labels: {{- include "radial.labels" . | nindent 8 }}
+      annotations:
+        radapp.io/config-hash: {{ include "radial.config" $root | sha256sum | trunc 16 }}
+        {{- with $root.Values.server.podAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      serviceAccountName: radial-server
+      automountServiceAccountToken: true
+      enableServiceLinks: false
+      terminationGracePeriodSeconds: 60
+      securityContext: {{- include "radial.podSecurity" $root | nindent 8 }}
+      {{- include "radial.pullSecrets" $root | nindent 6 }}
+      {{- include "radial.placement" .place | nindent 6 }}
+      containers:
+        - name: server
+          image: {{ include "radial.image" (dict "root" $root "name" "radial-server") }}
+          imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+          args: [--config, /etc/radial/config/config.yaml{{ range .args }}, {{ . | quote }}{{ end }}]
+          env:
+            - name: POD_NAMESPACE
+              valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+            {{- if not $sqlite }}
+            - name: RADIAL_STORE
+              valueFrom:
+                secretKeyRef: {name: {{ $root.Values.store.postgres.existingSecret }}, key: {{ $root.Values.store.postgres.key }}}
+            {{- end }}
+            {{- with $root.Values.server.env }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+          ports:
+            - {name: api, containerPort: 8443}
+            - {name: operator, containerPort: 9090}
+          {{- include "radial.probes" (dict "port" "operator") | nindent 10 }}
+          lifecycle:
+            # Endpoints need a moment to forget the pod.
+            preStop: {sleep: {seconds: 5}}
+          resources: {{- toYaml .resources | nindent 12 }}
+          securityContext: {{- include "radial.containerSecurity" $root | nindent 12 }}
+          volumeMounts:
+            - {name: config, mountPath: /etc/radial/config, readOnly: true}
+            - {name: tmp, mountPath: /tmp}
+            {{- if $sqlite }}
+            - {name: store, mountPath: /var/lib/radial}
+            {{- end }}
+            {{- if $root.Values.keys.existingSecret }}
+            - {name: key, mountPath: /etc/radial/key, readOnly: true}
+            {{- end }}
+            {{- if $root.Values.server.tls.existingSecret }}
+            - {name: tls, mountPath: /etc/radial/tls, readOnly: true}
+            {{- end }}
+      volumes:
+        - name: config
+          configMap: {name: radial-server}
+        - name: tmp
+          emptyDir: {sizeLimit: 1Gi}
+        {{- if $sqlite }}
+        - name: store
+          persistentVolumeClaim: {claimName: {{ $root.Values.store.sqlite.existingClaim | default "radial-store" }}}
+        {{- end }}
+        {{- with $root.Values.keys.existingSecret }}
+        - name: key
+          secret:
+            secretName: {{ . }}
+            defaultMode: 0440
+            items: [{key: {{ $root.Values.keys.key }}, path: key}]
+        {{- end }}
+        {{- with $root.Values.server.tls.existingSecret }}
+        - name: tls
+          secret: {secretName: {{ . }}, defaultMode: 0440}
+        {{- end }}
+{{- end -}}
