@@ -73,13 +73,20 @@ var errMissing = errors.New("devcluster is not built: run `make devcluster`, or 
 // exits.
 func Main(m *testing.M) {
 	code := m.Run()
-	if shared.cluster != nil {
-		if err := shared.cluster.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "clustertest:", err)
-			code = max(code, 1)
-		}
+	if err := Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "clustertest:", err)
+		code = max(code, 1)
 	}
 	os.Exit(code)
+}
+
+// Stop ends the cluster, if one was started: for a TestMain that has more to do
+// than [Main].
+func Stop() error {
+	if shared.cluster == nil {
+		return nil
+	}
+	return shared.cluster.stop()
 }
 
 // Start returns the package's cluster, starting it on the first call. It skips

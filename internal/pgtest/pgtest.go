@@ -37,10 +37,16 @@ import (
 //	func TestMain(m *testing.M) { pgtest.Main(m) }
 func Main(m *testing.M) {
 	code := m.Run()
+	Stop()
+	os.Exit(code)
+}
+
+// Stop ends the shared server, if one was started: for a TestMain that has more
+// to do than [Main].
+func Stop() {
 	if shared.server != nil {
 		shared.server.close()
 	}
-	os.Exit(code)
 }
 
 // shared is the one server of a test process.
