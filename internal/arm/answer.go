@@ -1,11 +1,17 @@
 package arm
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	wire "github.com/radial-project/radial/api/arm"
@@ -128,13 +134,35 @@ func (r *Request) Page() (PageOf, error) {
 		p.Limit = n
 	}
 	if token := r.Query("skipToken"); token != "" {
-		after, err := base64.RawURLEncoding.DecodeString(token)
-		if err != nil {
-			return p, core.Errorf(core.CodeBadRequest, "the skipToken is not one of this server's: take it from nextLink unchanged")
+		raw, err := base64.RawURLEncoding.DecodeString(token)
+		if err != nil || len(raw) <= tokenSum || !bytes.Equal(raw[:tokenSum], r.tokenSum(string(raw[tokenSum:]))) {
+			return p, core.Errorf(core.CodeBadRequest, "the skipToken is none that this server gave for this list: take it from nextLink unchanged, with the rest of the link").WithTarget("skipToken")
 		}
-		p.After = string(after)
+		p.After = string(raw[tokenSum:])
 	}
 	return p, nil
+}
+
+// tokenSum is the length of the sum in front of a skipToken, in bytes.
+const tokenSum = 8
+
+// tokenSum ties a place in a list to that list: its path and what narrows it. It
+// keeps no secret and guards none (every page is asked for on its own authority);
+// it tells a token that was cut, changed or moved to another list from one that
+// was given, so that no page is silently left out. Any replica can check it.
+func (r *Request) tokenSum(after string) []byte {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\x00", strings.ToLower(strings.Join(r.Segments, "/")))
+	q := query(r.Request)
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		switch name := strings.ToLower(name); name {
+		case "top", "skiptoken", "api-version":
+		default:
+			fmt.Fprintf(h, "%s=%s\x00", name, strings.ToLower(q.Get(name)))
+		}
+	}
+	h.Write([]byte("\x00" + after))
+	return h.Sum(nil)[:tokenSum]
 }
 
 // NextLink is the URL of the page after the one that r asked for, "" on the last.
@@ -144,7 +172,7 @@ func (r *Request) NextLink(next string) string {
 	}
 	q := query(r.Request)
 	q.Del("skiptoken")
-	q.Set("skipToken", base64.RawURLEncoding.EncodeToString([]byte(next)))
+	q.Set("skipToken", base64.RawURLEncoding.EncodeToString(append(r.tokenSum(next), next...)))
 	path := ""
 	for _, s := range r.Segments {
 		path += "/" + url.PathEscape(s)
