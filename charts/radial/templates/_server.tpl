@@ -11,10 +11,11 @@
 {{- if .Values.server.tls.existingSecret -}}
 {{- $_ := set $config "tlsCertFile" "/etc/radial/tls/tls.crt" }}{{ $_ := set $config "tlsKeyFile" "/etc/radial/tls/tls.key" -}}
 {{- else -}}
-{{- $_ := set $config "tlsSelfMade" true -}}
-{{- $_ := set $config "tlsNames" (list (printf "radial-server.%s.svc" .Release.Namespace) (printf "radial-server.%s.svc.cluster.local" .Release.Namespace) "localhost" "127.0.0.1") -}}
+{{- /* The Secret is shared by all replicas; the server publishes its authority as the ConfigMap radial-server-tls-ca. */ -}}
+{{- $_ := set $config "tlsSelfMade" (printf "secret:%s/radial-server-tls" .Release.Namespace) -}}
+{{- $_ := set $config "tlsNames" (concat (list (printf "radial-server.%s.svc" .Release.Namespace) (printf "radial-server.%s.svc.cluster.local" .Release.Namespace) "localhost" "127.0.0.1") .Values.server.tls.names) -}}
 {{- end -}}
-{{- if .Values.server.aggregation.enabled }}{{ $_ := set $config "aggregation" true }}{{ end -}}
+{{- if .Values.server.aggregation.enabled }}{{ $_ := set $config "aggregate" (printf "%s/radial-server:%d" .Release.Namespace (int .Values.server.service.port)) }}{{ end -}}
 {{- range $k, $v := .Values.server.config }}
 {{- if and (kindIs "map" $v) (hasKey $config $k) }}{{ $_ := set $config $k (merge (deepCopy $v) (get $config $k)) }}{{ else }}{{ $_ := set $config $k $v }}{{ end -}}
 {{- end -}}
