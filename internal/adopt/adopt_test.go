@@ -194,7 +194,7 @@ func TestHold_K23(t *testing.T) {
 			t.Errorf("Secret %s, hash %s", names[0], d.Spec.Template.Annotations[AnnotationHash])
 		}
 	})
-	t.Run("K-27 zero writes when nothing changed", func(t *testing.T) {
+	t.Run("K-19 K-27 zero writes when nothing changed, after a restart of the controller", func(t *testing.T) {
 		s.writes.reset()
 		s.calls.reset()
 		s.control(t) // a restart reconciles everything anew

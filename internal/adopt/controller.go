@@ -79,6 +79,7 @@ type Reconciler struct {
 
 	mu       sync.Mutex
 	sessions map[types.NamespacedName]*session
+	key      []byte
 	queue    workqueue.TypedRateLimitingInterface[reconcile.Request]
 	graves   workqueue.TypedRateLimitingInterface[reconcile.Request]
 }

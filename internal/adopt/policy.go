@@ -291,7 +291,7 @@ func injectedBefore(deployment string, in Intent, template *corev1.PodTemplateSp
 	switch hash {
 	case "":
 		return false
-	case connection.Hash(nil):
+	case connection.None:
 		return true // the connections carried nothing
 	}
 	for _, c := range slices.Concat(template.Spec.InitContainers, template.Spec.Containers) {

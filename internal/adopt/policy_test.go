@@ -367,7 +367,7 @@ func TestInjectedBefore_K25(t *testing.T) {
 		t.Error("a hash alone is believed")
 	}
 	none := deployment()
-	none.Spec.Template.Annotations = map[string]string{AnnotationHash: connection.Hash(nil)}
+	none.Spec.Template.Annotations = map[string]string{AnnotationHash: connection.None}
 	if !injectedBefore("web", in, &none.Spec.Template) {
 		t.Error("connections that carried nothing left nothing but their hash, and that is complete")
 	}

@@ -87,7 +87,7 @@ func (r *Reconciler) adopt(ctx context.Context, d *appsv1.Deployment, s *session
 	}
 	rep := report{}
 	rep.container(r.pair(ctx, d, s, in, ref, recipes))
-	data := r.data(ctx, s, in, recipes)
+	data := r.data(ctx, d, s, in, recipes)
 	rep.data(data)
 	var inj Injection
 	if data.complete {
@@ -367,7 +367,7 @@ type connectionData struct {
 
 // data gathers the values of all connections. One that is missing makes the
 // whole incomplete; the message names every one.
-func (r *Reconciler) data(ctx context.Context, s *session, in Intent, recipes []recipeView) connectionData {
+func (r *Reconciler) data(ctx context.Context, d *appsv1.Deployment, s *session, in Intent, recipes []recipeView) connectionData {
 	if len(in.Connections) == 0 {
 		return connectionData{complete: true}
 	}
@@ -398,8 +398,13 @@ func (r *Reconciler) data(ctx context.Context, s *session, in Intent, recipes []
 		}
 		values[v.Name] = carried
 	}
+	key, err := r.hashKey(ctx)
+	if err != nil {
+		out.reason, out.message, out.wait = ReasonConnectionFailed, core.AsError(err).Message, r.backoff(s)
+		return out
+	}
 	out.variables, out.collisions = connection.Merge(values)
-	out.hash = connection.Hash(out.variables)
+	out.hash = connection.Hash(key, d.Namespace+"/"+d.Name, out.variables)
 	out.complete = true
 	return out
 }

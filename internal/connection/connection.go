@@ -8,6 +8,7 @@ package connection
 
 import (
 	"bytes"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -154,17 +155,29 @@ func Text(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Hash identifies the content of data: equal maps give equal hashes, whatever
-// the order; different ones differ. It is 32 hex digits (128 bits of SHA-256),
-// fit for the name of a Secret and for the annotation of a pod template.
-func Hash(data map[string]string) string {
-	h := sha256.New()
+// None is the hash of no data at all, whatever the key.
+const None = "e3b0c44298fc1c149afbf4c8996fb924"
+
+// Hash identifies the content of data within scope: equal maps give equal
+// hashes, whatever the order; different ones differ. It is 32 hex digits (128
+// bits of HMAC-SHA-256), fit for the name of a Secret and for the annotation of
+// a pod template.
+//
+// Both are read by people who may not read Secrets, and passwords are short, so
+// without the key nobody can try what a hash was made of; nor, as the scope is
+// in it, whether two workloads have one password.
+func Hash(key []byte, scope string, data map[string]string) string {
+	if len(data) == 0 {
+		return None
+	}
+	h := hmac.New(sha256.New, key)
 	put := func(s string) {
 		var n [8]byte
 		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
 		h.Write(n[:])
 		h.Write([]byte(s))
 	}
+	put(scope)
 	for _, k := range slices.Sorted(maps.Keys(data)) {
 		put(k)
 		put(data[k])

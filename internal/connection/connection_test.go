@@ -177,17 +177,29 @@ func TestMerge_K18(t *testing.T) {
 	})
 }
 
-// TestHash_K19 proves that the hash changes with the data and with nothing else.
+// TestHash_K19 proves that the hash changes with the data and with nothing else,
+// and that nobody without the key can make it.
 func TestHash_K19(t *testing.T) {
-	if got, want := Hash(map[string]string{"CONNECTION_REDIS_URL": "redis://db", "CONNECTION_REDIS_HOST": "db"}), "51380e9e9d58d577a1dc9836f7542998"; got != want {
+	key := []byte("a key of the controller's own, of 32 bytes or so")
+	data := map[string]string{"CONNECTION_REDIS_URL": "redis://db", "CONNECTION_REDIS_HOST": "db"}
+	const want = "42a44dcabe33c1655866feaff4994320"
+	if got := Hash(key, "shop/web", data); got != want {
 		t.Errorf("the hash of data has changed to %s: every connected workload of every installation would roll", got)
+	}
+	for name, other := range map[string]string{"key": Hash([]byte("another"), "shop/web", data), "no key": Hash(nil, "shop/web", data), "scope": Hash(key, "shop/web2", data)} {
+		if other == want {
+			t.Errorf("another %s gives the same hash", name)
+		}
+	}
+	if Hash(key, "a", nil) != None || Hash(nil, "b", map[string]string{}) != None {
+		t.Error("no data has several hashes")
 	}
 	different := []map[string]string{
 		nil, {"a": ""}, {"": "a"}, {"a": "b"}, {"ab": ""}, {"a": "bc"}, {"ab": "c"}, {"a": "b", "c": "d"}, {"a": "bcd"}, {"a": "b\x00c", "d": ""}, {"a": "d", "c": "b"},
 	}
 	seen := map[string]int{}
 	for i, m := range different {
-		h := Hash(m)
+		h := Hash(key, "s", m)
 		if j, twice := seen[h]; twice {
 			t.Errorf("%v and %v have one hash", different[j], m)
 		}
@@ -198,7 +210,7 @@ func TestHash_K19(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		m := rapid.MapOf(rapid.String(), rapid.String()).Draw(t, "data")
-		if Hash(m) != Hash(maps.Clone(m)) {
+		if Hash(key, "s", m) != Hash(key, "s", maps.Clone(m)) {
 			t.Fatal("equal data, different hashes")
 		}
 	})
