@@ -1,10 +1,13 @@
 // Command bench measures Radial from outside, on the real binaries, and prints
 // each figure beside what it is compared with, both taken in the same run. It
-// asserts nothing: a figure is read, not passed.
+// asserts nothing: a figure is read, and says whether its goal is met.
 //
-//	bench [-only arm,adopt,idle] [-n 400] [-json]
+//	bench [-only sqlite,postgres,…] [-n 400] [-json] [-keep]
 //
-// The binaries are looked for in $RADIAL_BIN, else in bin/.
+// Parts: sqlite, postgres, slowdisk and river (writes on the wire), scale and
+// graph (100,000 stored resources), recovery (a killed server), adopt and idle
+// (a cluster with everything on it). The binaries are looked for in $RADIAL_BIN,
+// else in bin/.
 package main
 
 import (
@@ -17,8 +20,11 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/radial-project/radial/test/fault/plane"
 )
 
 // figure is one printed line.
@@ -30,32 +36,57 @@ type figure struct {
 	Unit   string  `json:"unit"`
 	Beside float64 `json:"beside,omitempty"`
 	What   string  `json:"what,omitempty"`
-	// Goal is the figure the project holds itself to, in words.
+	// Goal is the figure the project holds itself to, in words; Met says
+	// whether it is.
 	Goal string `json:"goal,omitempty"`
+	Met  bool   `json:"met,omitempty"`
 }
 
+// bench is one run. parts add figures to it.
 type bench struct {
 	ctx     context.Context
 	bin     string
 	dir     string
 	n       int
 	figures []figure
+	cluster bool // the embedded defaults run in dir
+	pg      *postgres
+}
+
+// part is something that can be measured alone.
+type part struct {
+	name    string
+	measure func(*bench) error
+}
+
+func parts() []part {
+	return []part{
+		{"sqlite", (*bench).sqlite}, {"postgres", (*bench).postgres}, {"slowdisk", (*bench).slowDisk}, {"river", (*bench).river},
+		{"scale", (*bench).scale}, {"graph", (*bench).graph}, {"recovery", (*bench).recovery},
+		{"adopt", (*bench).adopt}, {"idle", (*bench).idle},
+	}
 }
 
 func main() {
-	only := flag.String("only", "arm,adopt,idle", "comma-separated parts to run")
+	plane.Main()
+	var names []string
+	for _, p := range parts() {
+		names = append(names, p.name)
+	}
+	only := flag.String("only", strings.Join(names, ","), "comma-separated parts to run")
 	n := flag.Int("n", 400, "writes a measurement")
 	asJSON := flag.Bool("json", false, "print JSON lines")
+	keep := flag.Bool("keep", false, "leave the directory of the run, with the logs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, strings.Split(*only, ","), *n, *asJSON); err != nil {
+	if err := run(ctx, strings.Split(*only, ","), *n, *asJSON, *keep); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, parts []string, n int, asJSON bool) (err error) {
+func run(ctx context.Context, only []string, n int, asJSON, keep bool) (err error) {
 	bin := os.Getenv("RADIAL_BIN")
 	if bin == "" {
 		bin = "bin"
@@ -63,38 +94,53 @@ func run(ctx context.Context, parts []string, n int, asJSON bool) (err error) {
 	if bin, err = filepath.Abs(bin); err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(bin, "radial")); err != nil {
+	if _, err := os.Stat(filepath.Join(bin, "radial-server")); err != nil {
 		return fmt.Errorf("%w: run 'make build' first", err)
+	}
+	for _, name := range only {
+		if !slices.ContainsFunc(parts(), func(p part) bool { return p.name == name }) {
+			return fmt.Errorf("unknown part %q", name)
+		}
 	}
 	dir, err := os.MkdirTemp("", "radial-bench-")
 	if err != nil {
 		return err
 	}
 	b := &bench{ctx: ctx, bin: bin, dir: dir, n: n}
-	fmt.Fprintln(os.Stderr, "starting the embedded defaults…")
-	if _, err := b.radial("dev", "start", "--dir", dir, "--detach"); err != nil {
-		return err
-	}
 	defer func() {
 		b.ctx = context.WithoutCancel(ctx)
-		if _, e := b.radial("dev", "stop", "--dir", dir); e != nil {
-			err = errors.Join(err, e)
-			return
+		err = errors.Join(err, b.stopCluster(), b.stopPostgres())
+		if err == nil && !keep {
+			err = os.RemoveAll(dir)
+		} else {
+			fmt.Fprintln(os.Stderr, "logs are in", dir)
 		}
-		err = errors.Join(err, os.RemoveAll(dir))
 	}()
-	all := map[string]func() error{"arm": b.arm, "adopt": b.adopt, "idle": b.idle}
-	for _, p := range parts {
-		f, ok := all[p]
-		if !ok {
-			return fmt.Errorf("unknown part %q (arm, adopt, idle)", p)
+	begun := time.Now()
+	for _, p := range parts() {
+		if !slices.Contains(only, p.name) {
+			continue
 		}
 		before := len(b.figures)
-		fmt.Fprintf(os.Stderr, "measuring %s…\n", p)
-		if err := f(); err != nil {
-			return fmt.Errorf("%s: %w", p, err)
+		fmt.Fprintf(os.Stderr, "measuring %s…\n", p.name)
+		if err := p.measure(b); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
 		}
 		print(b.figures[before:], asJSON)
+	}
+	met, missed := 0, []string(nil)
+	for _, f := range b.figures {
+		switch {
+		case f.Goal == "":
+		case f.Met:
+			met++
+		default:
+			missed = append(missed, f.Name)
+		}
+	}
+	fmt.Fprintf(os.Stderr, "%d goals met, %d missed, in %s\n", met, len(missed), time.Since(begun).Round(time.Second))
+	for _, name := range missed {
+		fmt.Fprintln(os.Stderr, "  missed:", name)
 	}
 	return nil
 }
@@ -105,18 +151,65 @@ func print(fs []figure, asJSON bool) {
 			_ = json.NewEncoder(os.Stdout).Encode(f)
 			continue
 		}
-		line := fmt.Sprintf("%-58s %10.2f %s", f.Name, f.Value, f.Unit)
+		line := fmt.Sprintf("%-66s %10.2f %-3s", f.Name, f.Value, f.Unit)
 		if f.Beside != 0 {
-			line += fmt.Sprintf("   %.2f× of %.2f %s (%s)", f.Value/f.Beside, f.Beside, f.Unit, f.What)
+			line += fmt.Sprintf("  %.2f× of %.2f %s (%s)", f.Value/f.Beside, f.Beside, f.Unit, f.What)
 		}
 		if f.Goal != "" {
-			line += "   goal: " + f.Goal
+			line += "  goal " + f.Goal + ": "
+			if f.Met {
+				line += "met"
+			} else {
+				line += "MISSED"
+			}
 		}
 		fmt.Println(line)
 	}
 }
 
 func (b *bench) add(f figure) { b.figures = append(b.figures, f) }
+
+// atMost, atLeast and ratioAtMost give a figure its goal.
+func (f figure) atMost(limit float64) figure {
+	f.Goal, f.Met = strings.TrimSpace(fmt.Sprintf("≤ %.4g %s", limit, f.Unit)), f.Value <= limit
+	return f
+}
+
+func (f figure) atLeast(limit float64) figure {
+	f.Goal, f.Met = strings.TrimSpace(fmt.Sprintf("≥ %.4g %s", limit, f.Unit)), f.Value >= limit
+	return f
+}
+
+func (f figure) ratioAtMost(limit float64) figure {
+	f.Goal, f.Met = fmt.Sprintf("≤ %.4g×", limit), f.Value <= limit*f.Beside
+	return f
+}
+
+// startCluster starts the embedded defaults once.
+func (b *bench) startCluster() error {
+	if b.cluster {
+		return nil
+	}
+	fmt.Fprintln(os.Stderr, "starting the embedded defaults…")
+	if _, err := b.radial("dev", "start", "--dir", b.dir, "--detach"); err != nil {
+		return err
+	}
+	b.cluster = true
+	manifest, err := b.file("bench-type.yaml", benchKind)
+	if err != nil {
+		return err
+	}
+	_, err = b.radial("resource-type", "create", "-f", manifest)
+	return err
+}
+
+func (b *bench) stopCluster() error {
+	if !b.cluster {
+		return nil
+	}
+	_, err := b.radial("dev", "stop", "--dir", b.dir)
+	return err
+}
 
 // radial runs the command line against the bench's own directory.
 func (b *bench) radial(args ...string) (string, error) {
@@ -135,3 +228,14 @@ func (b *bench) file(name, content string) (string, error) {
 	p := filepath.Join(b.dir, name)
 	return p, os.WriteFile(p, []byte(content), 0o600)
 }
+
+// quantile of values, which it sorts.
+func quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return values[min(len(values)-1, int(float64(len(values))*q))]
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -144,7 +144,7 @@ func (b *crashBench) home(t *testing.T) home {
 	h := b.rest.clone(t)
 	h.config.Kubeconfig = b.kubeconfig
 	// Where replicas share a store, a killed one's lease has to run out.
-	h.config.Lease = 2 * time.Second
+	h.config.Lease = time.Second
 	return h
 }
 

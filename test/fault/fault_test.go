@@ -4,6 +4,7 @@ package fault
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -12,14 +13,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/radial-project/radial/internal/clustertest"
+	"github.com/radial-project/radial/internal/pgtest"
 	"github.com/radial-project/radial/internal/store"
 	"github.com/radial-project/radial/test/fault/plane"
 )
 
 func TestMain(m *testing.M) {
 	plane.Main()
-	clustertest.Main(m)
+	code := m.Run()
+	pgtest.Stop()
+	if err := clustertest.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
 }
 
 // patience bounds what must end. It asserts no speed: it ends a test that hangs.
@@ -59,7 +69,9 @@ type kind struct {
 	fresh    func(t *testing.T) home
 }
 
-func kinds() []kind { return []kind{{name: "SQLite", fresh: freshSQLite}} }
+func kinds() []kind {
+	return []kind{{name: "SQLite", fresh: freshSQLite}, {name: "PostgreSQL", replicas: true, fresh: freshPostgres}}
+}
 
 func freshSQLite(t *testing.T) home { return sqliteIn(t.TempDir()) }
 
@@ -74,6 +86,46 @@ func sqliteIn(dir string) home {
 			return sqliteIn(to)
 		},
 	}
+}
+
+func freshPostgres(t *testing.T) home {
+	return postgresIn(pgtest.Database(t), filepath.Join(t.TempDir(), "key"))
+}
+
+func postgresIn(dsn, key string) home {
+	return home{
+		config: plane.Config{Store: dsn, KeyFile: key},
+		clone: func(t *testing.T) home {
+			// An empty one is replaced by the copy, so that it has a name of its own.
+			to := pgtest.Database(t)
+			source, target := databaseName(t, dsn), databaseName(t, to)
+			config, err := pgx.ParseConfig(dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.Database = "postgres"
+			conn, err := pgx.ConnectConfig(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close(context.WithoutCancel(t.Context()))
+			for _, statement := range []string{"DROP DATABASE " + target, "CREATE DATABASE " + target + " TEMPLATE " + source} {
+				if _, err := conn.Exec(t.Context(), statement); err != nil {
+					t.Fatalf("%s: %v", statement, err)
+				}
+			}
+			return postgresIn(to, key)
+		},
+	}
+}
+
+func databaseName(t *testing.T, dsn string) string {
+	t.Helper()
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config.Database
 }
 
 func copyFile(t *testing.T, from, to string) {

@@ -5,15 +5,20 @@ import (
 	"strings"
 
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/postgres"
 	"github.com/radial-project/radial/internal/store/sqlite"
 )
 
-// Postgres reports whether a location is a PostgreSQL URL.
+// Postgres reports whether a location names a PostgreSQL database: a URL, or
+// the words of libpq.
 func Postgres(location string) bool {
-	return strings.HasPrefix(location, "postgres://") || strings.HasPrefix(location, "postgresql://")
+	return strings.HasPrefix(location, "postgres://") || strings.HasPrefix(location, "host=")
 }
 
-// Open opens the store at a location: a PostgreSQL URL or a SQLite file.
+// Open opens the store at a location: a PostgreSQL database or a SQLite file.
 func Open(ctx context.Context, location string, listener store.Listener) (store.Store, error) {
+	if Postgres(location) {
+		return postgres.Open(ctx, location, postgres.Options{Listener: listener})
+	}
 	return sqlite.Open(ctx, location, sqlite.Options{Listener: listener})
 }
