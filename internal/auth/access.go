@@ -63,6 +63,18 @@ func wanted(r *arm.Request, canonical func(string) (string, bool)) want {
 		return unknown
 	}
 	plane := core.ID{Plane: core.Segment{Type: s[1], Name: s[2]}}
+	if r.Method == http.MethodDelete && strings.EqualFold(r.Query("cascade"), "true") {
+		// What goes along may stand anywhere, so it takes the right everywhere.
+		plain := r.Request.Clone(r.Context())
+		plain.URL.RawQuery = ""
+		alone := *r
+		alone.Request = plain
+		w := wanted(&alone, canonical)
+		if w.Verb != Administer {
+			w.ID = plane
+		}
+		return w
+	}
 	at := slices.IndexFunc(s, func(w string) bool { return strings.EqualFold(w, "providers") })
 	if at < 0 {
 		return wantedScope(r, plane, read)
@@ -87,6 +99,8 @@ func wanted(r *arm.Request, canonical func(string) (string, bool)) want {
 		}
 		if len(s) > at+5 {
 			w.operation = s[at+5]
+		} else if read {
+			w.Verb = Discover
 		}
 		return w
 	}

@@ -14,7 +14,7 @@
 //
 // [Handler] stands before the control plane, in a process of its own rooms:
 // the server behind it needs to know nothing of roles, except to narrow lists
-// and streams to what the caller may see ([Visible]).
+// and streams to what the caller may see ([Viewer]).
 //
 // # Guarantees
 //

@@ -183,6 +183,8 @@ func TestWanted_D46(t *testing.T) {
 		{"PUT", group + "/providers/Old.Core/environments/e", Govern, env},
 		{"GET", plane + "/providers/X.Y/locations/global/operationStatuses/1", Read, plane},
 		{"POST", plane + "/providers/X.Y/locations/global/operationStatuses/1/cancel", Write, plane},
+		{"GET", plane + "/providers/X.Y/locations/global/operationStatuses", Discover, plane},
+		{"DELETE", app + "?cascade=true", Delete, plane}, {"DELETE", env + "?Cascade=TRUE", Govern, plane}, {"DELETE", group + "?cascade=true", Delete, plane},
 		{"GET", "/watch/changes", Discover, ""}, {"GET", "/debug/pprof/", Administer, ""}, {"GET", "/metrics", Administer, ""}, {"GET", "/something", Administer, ""},
 		{"TRACE", redis, Administer, redis}, {"GET", group + "/what/ever", Administer, plane}, {"GET", plane + "/accounts/a", Read, plane + "/accounts/a"},
 		{"GET", arm.Prefix + redis, Read, redis}, {"PUT", arm.Prefix + strings.ToLower(env), Govern, env},

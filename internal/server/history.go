@@ -8,6 +8,7 @@ import (
 
 	wire "github.com/radial-project/radial/api/arm"
 	"github.com/radial-project/radial/internal/arm"
+	"github.com/radial-project/radial/internal/auth"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/dynamic"
 	"github.com/radial-project/radial/internal/store"
@@ -71,9 +72,12 @@ func (s *Server) listOperations(w http.ResponseWriter, r *arm.Request) error {
 	list := struct {
 		Value    []wire.Operation `json:"value"`
 		NextLink string           `json:"nextLink,omitempty"`
-	}{Value: make([]wire.Operation, len(found.Operations)), NextLink: r.NextLink(found.Next)}
-	for i, op := range found.Operations {
-		list.Value[i] = operationWire(op)
+	}{Value: []wire.Operation{}, NextLink: r.NextLink(found.Next)}
+	visible := auth.Viewer(r.Context())
+	for _, op := range found.Operations {
+		if visible(op.ResourceID) {
+			list.Value = append(list.Value, operationWire(op))
+		}
 	}
 	return arm.WriteJSON(w, http.StatusOK, list)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/radial-project/radial/internal/arm"
+	"github.com/radial-project/radial/internal/auth"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/telemetry"
 )
@@ -21,7 +22,10 @@ import (
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begun := s.o.Now()
-	id := uuid.NewString()
+	id := w.Header().Get(auth.HeaderRequestID) // the audit log speaks of the request by it
+	if id == "" {
+		id = uuid.NewString()
+	}
 	w.Header().Set("x-ms-request-id", id)
 	if c := r.Header.Get("x-ms-client-request-id"); c != "" && len(c) <= 128 {
 		w.Header().Set("x-ms-client-request-id", c)

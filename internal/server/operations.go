@@ -9,6 +9,7 @@ import (
 
 	wire "github.com/radial-project/radial/api/arm"
 	"github.com/radial-project/radial/internal/arm"
+	"github.com/radial-project/radial/internal/auth"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
 )
@@ -128,9 +129,12 @@ func (s *Server) watch(w http.ResponseWriter, r *arm.Request) error {
 		case batch.Reset:
 			err = send(wire.Change{Reset: true, Seq: batch.Seq})
 		default:
-			lines := make([]wire.Change, len(batch.Changes))
-			for i, c := range batch.Changes {
-				lines[i] = changeLine(c)
+			visible := auth.Viewer(ctx)
+			lines := make([]wire.Change, 0, len(batch.Changes))
+			for _, c := range batch.Changes {
+				if c.Kind == store.ChangeManifests || visible(c.ID) {
+					lines = append(lines, changeLine(c))
+				}
 				if c.Kind == store.ChangeManifests {
 					// Who is told of a type asks for it next, and here.
 					if err := s.syncTypes(ctx, c.Seq); err != nil {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 
 	wire "github.com/radial-project/radial/api/arm"
 	"github.com/radial-project/radial/internal/application"
 	"github.com/radial-project/radial/internal/arm"
+	"github.com/radial-project/radial/internal/auth"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/dynamic"
 	"github.com/radial-project/radial/internal/graph"
@@ -63,6 +65,11 @@ func (s *Server) list(w http.ResponseWriter, r *arm.Request, collection core.ID)
 	if err != nil {
 		return err
 	}
+	visible := auth.Viewer(r.Context())
+	found = slices.DeleteFunc(found, func(res wire.Resource) bool {
+		id, err := core.ParseID(res.ID)
+		return err != nil || !visible(id)
+	})
 	return arm.WriteJSON(w, http.StatusOK, wire.List{Value: found, NextLink: r.NextLink(next)})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	wire "github.com/radial-project/radial/api/arm"
 	"github.com/radial-project/radial/internal/arm"
+	"github.com/radial-project/radial/internal/auth"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
 )
@@ -84,9 +85,12 @@ func (s *Server) listRows(w http.ResponseWriter, r *arm.Request, q store.Query) 
 	if err != nil {
 		return err
 	}
-	list := wire.List{Value: make([]wire.Resource, len(found.Resources)), NextLink: r.NextLink(found.Next)}
-	for i, res := range found.Resources {
-		list.Value[i] = scopeResource(res)
+	visible := auth.Viewer(r.Context())
+	list := wire.List{Value: []wire.Resource{}, NextLink: r.NextLink(found.Next)}
+	for _, res := range found.Resources {
+		if q.Type == store.TypePlane || visible(res.ID) { // planes are there for whoever has a role below
+			list.Value = append(list.Value, scopeResource(res))
+		}
 	}
 	return arm.WriteJSON(w, http.StatusOK, list)
 }
@@ -253,8 +257,9 @@ func (s *Server) listResources(w http.ResponseWriter, r *arm.Request) error {
 		Value    []tracked `json:"value"`
 		NextLink string    `json:"nextLink,omitempty"`
 	}{Value: []tracked{}, NextLink: r.NextLink(found.Next)}
+	visible := auth.Viewer(r.Context())
 	for _, res := range found.Resources {
-		if !res.ID.IsScope() && !strings.EqualFold(res.ID.Type(), typeCascade) {
+		if !res.ID.IsScope() && !strings.EqualFold(res.ID.Type(), typeCascade) && visible(res.ID) {
 			list.Value = append(list.Value, tracked{res.ID.String(), res.ID.Name(), res.ID.Type()})
 		}
 	}

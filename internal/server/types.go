@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/radial-project/radial/internal/application"
+	"github.com/radial-project/radial/internal/auth"
 	"github.com/radial-project/radial/internal/container"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/manifest"
@@ -195,7 +196,7 @@ func copyManifest(m *manifest.Manifest) (*manifest.Manifest, error) {
 // that could replace one could take its meaning away.
 var own = []string{
 	application.TypeApplication, application.TypeApplicationNext, application.TypeEnvironment, application.TypeEnvironmentNext,
-	container.Type, "Radius.Core/recipePacks",
+	container.Type, "Radius.Core/recipePacks", auth.TypeRoleAssignment,
 }
 
 func checkOwn(m *manifest.Manifest) error {
