@@ -211,7 +211,12 @@ func (s *Server) getType(w http.ResponseWriter, r *arm.Request) error {
 func (s *Server) editType(r *arm.Request, change func(m *manifest.Manifest) error) error {
 	return s.edit(r.Context(), r.Vars["namespace"], forced(r), func(m *manifest.Manifest) (*manifest.Manifest, error) {
 		if m == nil {
-			return nil, notRegistered("resource provider", r.Vars["namespace"], ": register it before its types")
+			// Of a built-in namespace nothing is registered until its first own type.
+			builtin, err := s.find(r.Vars["namespace"])
+			if err != nil {
+				return nil, notRegistered("resource provider", r.Vars["namespace"], ": register it before its types")
+			}
+			m = &manifest.Manifest{Namespace: builtin.Namespace, Types: map[string]*manifest.Type{}}
 		}
 		return m, change(m)
 	})
@@ -494,9 +499,10 @@ func (s *Server) putLocation(w http.ResponseWriter, r *arm.Request) error {
 	}
 	if _, known := findLocation(m, r.Vars["location"]); !known {
 		address, _ := body.Properties["address"].(string)
+		builtin := m.Namespace
 		err := s.edit(r.Context(), m.Namespace, false, func(m *manifest.Manifest) (*manifest.Manifest, error) {
 			if m == nil {
-				return nil, notRegistered("resource provider", r.Vars["namespace"], ": register it before its locations")
+				m = &manifest.Manifest{Namespace: builtin, Types: map[string]*manifest.Type{}}
 			}
 			if m.Location == nil {
 				m.Location = map[string]string{}
