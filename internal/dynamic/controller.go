@@ -245,6 +245,9 @@ func (c *Controller) connected(ctx context.Context, from core.Resource, id core.
 		redact(props, tv)
 		maps.Copy(props, status.ComputedValues)
 	}
+	for name, v := range props { // what a type that is gone called sensitive
+		props[name] = withoutSealed(v)
+	}
 	r.Properties, err = encode(props)
 	r.Secrets = nil
 	return r, err
@@ -265,8 +268,8 @@ func (c *Controller) failed(job *operation.Job, status Status, result recipe.Res
 	case core.CodeRecipeNotFound, core.CodeRecipeDownload, core.CodeRecipeInvalid, core.CodeInvalidTemplate, core.CodeNotFound, core.CodeBadRequest, core.CodeInvalidContent:
 		status.RecipeStatus = RecipeSetup
 	}
-	if result.Definition.Path != "" {
-		status.Recipe = &result.Definition
+	if status.Recipe == nil && result.Definition.Path != "" {
+		status.Recipe = &result.Definition // DELETE goes by what ran last with success, or else at all (D-32)
 	}
 	r := job.Resource
 	raw, encodeErr := status.encode()

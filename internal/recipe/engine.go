@@ -63,7 +63,8 @@ func (r *Request) progress(message string) {
 
 // Execute runs the recipe. After it succeeded, outputs of Previous that it did
 // not return again are deleted, dependants first (D-31); when it fails, all
-// recorded outputs stay recorded.
+// recorded outputs stay recorded, and the result still has the definition that
+// ran, once there was one.
 func (e *Engine) Execute(ctx context.Context, r Request) (Result, error) {
 	env, err := ReadEnvironment(ctx, r.Environment, e.o.Load)
 	if err != nil {
@@ -77,13 +78,14 @@ func (e *Engine) Execute(ctx context.Context, r Request) (Result, error) {
 	if env.Simulated {
 		return Result{Definition: def}, nil
 	}
+	ran := Result{Definition: def}
 	driver, bad := e.driver(def.Kind)
 	if bad != nil {
-		return Result{}, bad.WithTarget(env.ID.String())
+		return ran, bad.WithTarget(env.ID.String())
 	}
 	scope, err := e.scope(env, r)
 	if err != nil {
-		return Result{}, err
+		return ran, err
 	}
 	res, err := driver.Execute(ctx, Run{
 		Definition: def,
@@ -95,13 +97,16 @@ func (e *Engine) Execute(ctx context.Context, r Request) (Result, error) {
 		Record:     r.Record,
 		Progress:   r.progress,
 	})
+	if res.Definition.Path != "" {
+		ran.Definition = res.Definition
+	}
 	if err != nil {
-		return Result{}, err
+		return ran, err
 	}
 	if stale := without(r.Previous, res.Outputs); len(stale) > 0 {
 		r.progress("deleting what the recipe no longer makes")
 		if err := e.delete(ctx, stale, r); err != nil {
-			return Result{}, err
+			return ran, err
 		}
 	}
 	return res, nil

@@ -203,7 +203,7 @@ func TestManualContainer_K8(t *testing.T) {
 		a := &api{a.Instance, t}
 		a.succeed(a.want(a.send("PUT", path, adopted(group, "shop", "shop", "web", "u1")), 201))
 		got := a.want(a.send("GET", path, nil), 200)
-		want := []any{map[string]any{"id": "/planes/kubernetes/local/namespaces/shop/providers/apps/Deployment/web", "radiusManaged": false}}
+		want := []any{map[string]any{"id": "/planes/kubernetes/local/namespaces/shop/providers/apps/Deployment/web", "localID": "", "radiusManaged": false}}
 		if diff := cmp.Diff(want, got.prop("status", "outputResources")); diff != "" {
 			t.Errorf("outputResources (-want +got):\n%s", diff)
 		}

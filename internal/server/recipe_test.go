@@ -228,7 +228,7 @@ func TestRecipe_D30(t *testing.T) {
 			"outputResources": []any{
 				map[string]any{"id": db.ID.String(), "localID": "db", "radiusManaged": true},
 				map[string]any{"id": web.ID.String(), "localID": "web", "radiusManaged": true},
-				map[string]any{"id": "/planes/kubernetes/local/namespaces/default/providers/core/Secret/kept", "radiusManaged": false},
+				map[string]any{"id": "/planes/kubernetes/local/namespaces/default/providers/core/Secret/kept", "localID": "", "radiusManaged": false},
 			},
 			"recipe": map[string]any{"templateKind": "bicep", "templatePath": "test/made:1"},
 		}
