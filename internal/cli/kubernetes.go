@@ -171,6 +171,8 @@ func deploymentStands(d *appsv1.Deployment) (done bool, stands string, err error
 	switch {
 	case d.DeletionTimestamp != nil:
 		return fail("it is being deleted")
+	case !adopted(d.Annotations) && ready != nil && ready.Status == metav1.ConditionFalse: // a misspelt annotation
+		return fail("%s: %s", ready.Reason, ready.Message)
 	case !adopted(d.Annotations):
 		return fail("it is not adopted: annotate it with %s: 'true' or with a connection, or use kubectl rollout status", radapp.AnnotationEnabled)
 	case ready == nil || status.ObservedHash != radapp.ObservedHash(d.Annotations, d.Spec.Template):

@@ -81,4 +81,7 @@ spec: %s
 		i.must(t, "recipe", "register", "remote", "--resource-type", redis, "--template-path", good)
 		i.ready(t, "wrong", "registry")
 	})
+
+	t.Run("a misspelt annotation", i.misspelt)
+	t.Run("K-28 a wait for what kubectl cannot see", i.waits)
 }
