@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/radial-project/radial/internal/auth/front"
 	"github.com/radial-project/radial/internal/config"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/operation"
@@ -24,7 +24,7 @@ type options struct {
 	developerMode bool
 	listen        string
 	store         string
-	keyFile       string
+	key           keyOptions
 	kubeconfig    string
 	cluster       string
 	readyFile     string
@@ -39,6 +39,7 @@ type options struct {
 	keptAudit     time.Duration
 	shutdown      time.Duration
 	metricsListen string
+	front         front.Flags
 	pprof         bool
 }
 
@@ -50,8 +51,8 @@ func command() *cobra.Command {
 		Long: `Radial-server is the control plane of Radial: the API, its workers and its store in one process.
 
 It keeps everything in one SQLite file and runs recipes against the Kubernetes cluster that
---kubeconfig names. This release serves developer mode only: plain HTTP on loopback, without
-authentication, for the programs of one machine.
+--kubeconfig names. It serves TLS and asks who calls (--tls-…, --oidc-…, --authenticate-by-cluster); only
+developer mode is plain HTTP on loopback, without authentication, for the programs of one machine.
 
 Every flag may also come from the environment (RADIAL_ and the flag's name in upper case, with "_"
 for "-": RADIAL_LISTEN for --listen) or from the file that --config names (in camel case, some in
@@ -87,7 +88,7 @@ answers the API only, --api=false works only and answers its health.`,
 	f.BoolVar(&c.developerMode, "developer-mode", false, "serve plain HTTP without authentication, on loopback only")
 	f.StringVar(&c.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
 	f.StringVar(&c.store, "store", "radial.db", "`where` everything is kept: a file or sqlite:FILE (made where it is missing), or postgres://… for more than one machine")
-	f.StringVar(&c.keyFile, "key-file", "", "`file` with the key that protects stored secrets (made where it is missing; default: beside the store, with .key)")
+	c.key.add(f)
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "`file` that names the cluster recipes are run against; without it recipes that make Kubernetes objects fail")
 	f.StringVar(&c.cluster, "cluster", core.LocalCluster, "`name` of that cluster in ids")
 	f.StringVar(&c.readyFile, "ready-file", "", "`file` to write the API's URL to when it answers")
@@ -103,6 +104,7 @@ answers the API only, --api=false works only and answers its health.`,
 	f.StringVar(&c.logFormat, "log-format", "text", "`format` of the log on standard error: text or json")
 	f.StringVar(&c.metricsListen, "metrics-listen", "", "`address` of /metrics, /healthz and /readyz, in plain HTTP and for everybody who reaches it; 0 is none (default "+defaultOperator+", in developer mode a free port)")
 	f.BoolVar(&c.pprof, "pprof", false, "serve profiles under /debug/pprof/")
+	c.front.Add(f)
 	return cmd
 }
 
@@ -138,25 +140,14 @@ func foreign(name string) bool {
 
 // check refuses what cannot work, by the flag's name.
 func (c *options) check() error {
-	if !c.developerMode {
-		return fmt.Errorf("this release has neither TLS nor authentication, so it serves developer mode only: add --developer-mode to serve plain HTTP on loopback")
-	}
-	host, _, err := net.SplitHostPort(c.listen)
-	if err != nil {
-		return fmt.Errorf("--listen is %q: it must be host:port, such as 127.0.0.1:8080", c.listen)
-	}
-	if ip := net.ParseIP(host); !strings.EqualFold(host, "localhost") && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("--listen is %q: with --developer-mode the server answers without authentication, so it listens on loopback only, such as 127.0.0.1:8080", c.listen)
+	if err := c.front.Check(c.listen, c.developerMode, c.hasCluster()); err != nil {
+		return err
 	}
 	if c.store == "" {
 		return fmt.Errorf("--store is empty: name the file that keeps everything")
 	}
-	if c.keyFile == "" {
-		file, ok := sqliteFile(c.store)
-		if !ok {
-			return fmt.Errorf("--key-file is missing: with a store that is not beside it, name the file with the key that protects stored secrets")
-		}
-		c.keyFile = file + ".key"
+	if err := c.key.check(c.store); err != nil {
+		return err
 	}
 	if !c.api && !c.workers {
 		return fmt.Errorf("--api=false and --workers=false leave nothing to do: switch one of them on")
@@ -180,6 +171,12 @@ func (c *options) check() error {
 		return fmt.Errorf("--keep-audit is %s: it must be more than nothing", c.keptAudit)
 	}
 	return nil
+}
+
+// hasCluster reports whether there is a cluster to ask who calls: that of
+// --kubeconfig, or in a pod its own.
+func (c *options) hasCluster() bool {
+	return c.kubeconfig != "" || os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
 func (c *options) logger() (*slog.Logger, error) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/radial-project/radial/internal/auth/front"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/feed"
 	"github.com/radial-project/radial/internal/manifest"
@@ -48,7 +49,7 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 	defer func() { err = errors.Join(err, kept.Close()) }()
 	operator.metrics.Register(observe.Collect(opened))
 	operator.probes.Ready("store", kept.Writable)
-	key, err := seal.LoadOrCreateKey(c.keyFile)
+	key, err := c.key.open(ctx, c.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -64,15 +65,23 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 	s, err := server.New(ctx, server.Options{
 		Store: kept, Feed: broker, Sealer: sealer, Recipes: engine, Types: types, Loopback: c.developerMode,
 		HealthOnly: !c.api, Metrics: operator.metrics, Probes: operator.probes,
-		Log: log, Workers: c.maxOperations, Lease: c.lease, Deadline: c.deadline,
+		Log: log, Workers: c.maxOperations, Lease: c.lease, Deadline: c.deadline, Keys: c.key.keep(),
 		KeepOperations: c.keptHistory, KeepAudit: c.keptAudit,
 	})
 	if err != nil {
 		return err
 	}
 
+	door, err := openFront(ctx, c, front.Deps{Store: kept, Feed: broker, Canonical: types.Canonical, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, door.close(c.shutdown)) }()
+	if door.Front != nil {
+		operator.metrics.Register(door.Audit())
+	}
 	web := &http.Server{
-		Handler: telemetry.Handler(operator.metrics, handler(c, s)),
+		Handler: telemetry.Handler(operator.metrics, door.before(handler(c, s))),
 		// A client that sends its headers slowly, or nothing more, is let go;
 		// bodies and answers have deadlines of their own (package arm), since
 		// long polls and streams may last.
@@ -81,10 +90,10 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
-	url := "http://" + listener.Addr().String()
+	url := door.scheme() + "://" + listener.Addr().String()
 	var running sync.WaitGroup
 	served := make(chan error, 1)
-	running.Go(func() { served <- web.Serve(listener) })
+	running.Go(func() { served <- door.serve(web, listener) })
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	if c.workers {
@@ -92,6 +101,9 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 		running.Go(func() { s.Work(work) })
 	}
 	operator.serve(work, &running)
+	if door.Front != nil {
+		running.Go(func() { door.Run(work) })
+	}
 	if c.readyFile != "" {
 		if err := announce(c.readyFile, url); err != nil {
 			stopWork()

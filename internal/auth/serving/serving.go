@@ -54,13 +54,13 @@ func Files(cert, key string) (Certificates, error) {
 func CheckPlain(listen string, developerMode bool) error {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
-		return fmt.Errorf("the address to listen on is %q: it must be host:port, such as 127.0.0.1:8080", listen)
+		return fmt.Errorf("--listen is %q: it must be host:port, such as 127.0.0.1:8080", listen)
 	}
 	if !developerMode {
 		return errors.New("a listener without TLS is for developer mode only: give --tls-cert-file and --tls-key-file, let the server make its own certificates with --tls-self-made, or add --developer-mode on loopback")
 	}
 	if ip := net.ParseIP(strings.Trim(host, "[]")); !strings.EqualFold(host, "localhost") && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("the address to listen on is %q: in developer mode the server answers without TLS and without authentication, so it listens on loopback only, such as 127.0.0.1:8080", listen)
+		return fmt.Errorf("--listen is %q: with --developer-mode the server answers without TLS and without authentication, so it listens on loopback only, such as 127.0.0.1:8080", listen)
 	}
 	return nil
 }
