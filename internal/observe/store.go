@@ -270,3 +270,15 @@ func (s *Store) Heartbeat(ctx context.Context, r store.Replica) error {
 	s.m.Store("Heartbeat", err, s.now().Sub(begun))
 	return err
 }
+
+// Purge implements [store.Purger] where the store does.
+func (s *Store) Purge(ctx context.Context) error {
+	p, ok := s.Store.(store.Purger)
+	if !ok {
+		return nil
+	}
+	ctx, done := s.read(ctx, "Purge")
+	err := p.Purge(ctx)
+	done(err)
+	return err
+}
