@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/postgres"
 	"github.com/radial-project/radial/internal/store/sqlite"
 	"github.com/radial-project/radial/internal/telemetry"
 )
@@ -32,6 +33,9 @@ func openStore(ctx context.Context, url string, listener store.Listener, m *tele
 		return sqlite.Open(ctx, file, sqlite.Options{Listener: listener, Committed: m.Committed})
 	}
 	scheme, _, _ := strings.Cut(url, ":")
+	if scheme == "postgres" || scheme == "postgresql" {
+		return postgres.Open(ctx, url, postgres.Options{Listener: listener})
+	}
 	return nil, fmt.Errorf("--store begins with %q: it must be a file, sqlite:FILE or postgres://…", scheme+"://")
 }
 

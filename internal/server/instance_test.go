@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -12,9 +13,11 @@ import (
 
 	"github.com/radial-project/radial/internal/dynamic"
 	"github.com/radial-project/radial/internal/feed"
+	"github.com/radial-project/radial/internal/pgtest"
 	"github.com/radial-project/radial/internal/seal"
 	"github.com/radial-project/radial/internal/server"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/postgres"
 	"github.com/radial-project/radial/internal/store/sqlite"
 )
 
@@ -54,8 +57,34 @@ type Instance struct {
 	stop func()
 }
 
+// onPostgres says on which store the tests run: on both, one after the other.
+var onPostgres bool
+
+// TestMain runs every test twice: on SQLite and on PostgreSQL.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	onPostgres = true
+	code = max(code, m.Run())
+	pgtest.Stop()
+	os.Exit(code)
+}
+
+// database is the database of a directory: made with its first instance.
+func database(tb testing.TB, dir string) string {
+	tb.Helper()
+	at := filepath.Join(dir, "database")
+	if dsn, err := os.ReadFile(at); err == nil {
+		return string(dsn)
+	}
+	dsn := pgtest.Database(tb)
+	if err := os.WriteFile(at, []byte(dsn), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return dsn
+}
+
 // startInstance runs a whole control plane inside the test (a real HTTP server
-// on loopback, a real SQLite file, real workers) until the test ends or Stop is called.
+// on loopback, a real store, real workers) until the test ends or Stop is called.
 func startInstance(tb testing.TB, o Options) *Instance {
 	tb.Helper()
 	if o.Beside != nil {
@@ -71,9 +100,15 @@ func startInstance(tb testing.TB, o Options) *Instance {
 	broker := feed.New()
 	var kept store.Store
 	var err error
-	if o.Beside != nil {
-		broker, kept = o.Beside.Feed, o.Beside.Store
-	} else {
+	own := true
+	switch {
+	case onPostgres:
+		kept, err = postgres.Open(ctx, database(tb, o.Dir), postgres.Options{Listener: broker.Publish})
+	case o.Beside != nil:
+		// One SQLite file is one process's: the second one is played by a second
+		// server on the same open store.
+		broker, kept, own = o.Beside.Feed, o.Beside.Store, false
+	default:
 		kept, err = sqlite.Open(ctx, filepath.Join(o.Dir, "radial.db"), sqlite.Options{Listener: broker.Publish})
 	}
 	if err != nil {
@@ -114,7 +149,7 @@ func startInstance(tb testing.TB, o Options) *Instance {
 		_ = h.Close()
 		cancel()
 		running.Wait()
-		if o.Beside == nil {
+		if own {
 			_ = kept.Close()
 		}
 	})

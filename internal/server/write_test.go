@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -154,7 +155,21 @@ func TestWrite_D7(t *testing.T) {
 		if got := a.want(a.send("GET", inert("a"), nil), 200); got.prop("size") != "M" {
 			t.Errorf("the default was not filled in: %s", got.raw)
 		}
+		// Every record of the store, and where it is a file, every byte.
+		err := a.Store.Export(t.Context(), func(map[store.Kind]int) error { return nil }, func(r store.Record) error {
+			raw, err := json.Marshal(r)
+			if bytes.Contains(raw, []byte(secret)) {
+				t.Errorf("a record of kind %s holds the plaintext", r.Kind())
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		a.Stop()
+		if onPostgres {
+			return
+		}
 		files, err := filepath.Glob(filepath.Join(a.Dir, "radial.db*"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no store in %s: %v", a.Dir, err)

@@ -14,7 +14,7 @@ func (s *Store) PutManifest(ctx context.Context, namespace string, manifest json
 	return s.write(ctx, func(t *tx) error {
 		t.exec(nil, `INSERT INTO manifests (namespace_key, namespace, manifest) VALUES ($1, $2, $3)
 			ON CONFLICT (namespace_key) DO UPDATE SET manifest = excluded.manifest`, strings.ToLower(namespace), namespace, string(manifest))
-		t.changed(store.Change{Kind: store.ChangeManifests})
+		t.changed(store.Change{Kind: store.ChangeManifests, ID: store.ProviderID(namespace)})
 		return nil
 	})
 }
@@ -30,7 +30,7 @@ func (s *Store) DeleteManifest(ctx context.Context, namespace string) error {
 		if n == 0 {
 			return core.Errorf(core.CodeNotFound, "The resource provider %s was not found.", namespace).WithTarget(namespace)
 		}
-		t.changed(store.Change{Kind: store.ChangeManifests})
+		t.changed(store.Change{Kind: store.ChangeManifests, ID: store.ProviderID(namespace)})
 		return nil
 	})
 }
