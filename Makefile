@@ -18,7 +18,7 @@ STAMP := -X github.com/radial-project/radial/internal/core.Version=$(VERSION)
 # What a test may rely on: RADIAL_BIN holds the real programs, and one that is missing is a failure.
 TEST_ENV     := RADIAL_BIN=$(BIN) RADIAL_REQUIRE_TOOLS=1
 TEST_TIMEOUT ?= 25m
-FUZZTIME     ?= 20s
+FUZZTIME     ?= 30s
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -141,12 +141,16 @@ race: build tools ## Every test of the workspace under the race detector
 test-realnode: realnode ## Real pods on this machine (root; changes it while it runs, and undoes that)
 	cd devcluster && $(ALONE) $(TEST_ENV) RADIAL_REAL_NODE=1 go test -trimpath -count=1 -timeout $(TEST_TIMEOUT) -run RealNode $(TESTFLAGS) ./e2e
 
+# Packages that kill or race what is real say so by reading RADIAL_FAULT: a plain run takes a sample of their
+# points, this takes them all.
+FAULT_PACKAGES = $(shell git grep -l RADIAL_FAULT -- '*_test.go' ':!devcluster' | xargs -n1 dirname | sort -u | sed 's|^|./|')
+
 .PHONY: fault
-fault: build tools ## Kill, cut and stall real processes under load (test/fault)
-	$(TEST_ENV) go test -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./test/fault/...
+fault: build tools ## Kill real processes at every write, and race them: every point of every package that samples them
+	$(TEST_ENV) RADIAL_FAULT=all go test -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(FAULT_PACKAGES)
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz target for FUZZTIME (20s)
+fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@tools/fuzz.sh $(FUZZTIME) $(WORKSPACE_MODULES)
 
 .PHONY: bench

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/fuzztest"
 )
 
 func parse(t *testing.T, target string, header ...string) *Request {
@@ -234,27 +235,29 @@ func FuzzParse(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		u, err := url.ParseRequestURI("/" + strings.TrimPrefix(path, "/"))
-		if err != nil {
-			return
-		}
-		r, err := Parse(&http.Request{URL: u, Host: "h"})
-		if err != nil {
-			if !core.IsCode(err, core.CodeBadRequest) {
-				t.Fatalf("%q: %v", path, err)
+		fuzztest.Bounded(t, len(path), func() {
+			u, err := url.ParseRequestURI("/" + strings.TrimPrefix(path, "/"))
+			if err != nil {
+				return
 			}
-			return
-		}
-		for _, s := range r.Segments {
-			if strings.ContainsAny(s, "/\\\x00\n") {
-				t.Fatalf("%q has the segment %q", path, s)
+			r, err := Parse(&http.Request{URL: u, Host: "h"})
+			if err != nil {
+				if !core.IsCode(err, core.CodeBadRequest) {
+					t.Fatalf("%q: %v", path, err)
+				}
+				return
 			}
-		}
-		if id, err := r.ID(); err == nil {
-			again, err := core.ParseID(id.String())
-			if err != nil || !again.Equal(id) {
-				t.Fatalf("%q is %s, which reads as %s, %v", path, id, again, err)
+			for _, s := range r.Segments {
+				if strings.ContainsAny(s, "/\\\x00\n") {
+					t.Fatalf("%q has the segment %q", path, s)
+				}
 			}
-		}
+			if id, err := r.ID(); err == nil {
+				again, err := core.ParseID(id.String())
+				if err != nil || !again.Equal(id) {
+					t.Fatalf("%q is %s, which reads as %s, %v", path, id, again, err)
+				}
+			}
+		})
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/fuzztest"
 )
 
 // wrap puts the schema of one type into a manifest.
@@ -264,27 +265,29 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte("types: {<<: {a: 1}}\nnamespace: !!binary aGk=\n"))
 	f.Add([]byte(`{"namespace":"A1.B1","types":null}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := Parse(data)
-		if err != nil {
-			details(t, err)
-			return
-		}
-		text, err := json.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Parse(text); err != nil {
-			t.Fatalf("the JSON of an accepted manifest is refused: %v\n%s", err, text)
-		}
-		r := NewRegistry(Builtin()...)
-		r.Set(m)
-		for name, mt := range m.Types {
-			for v := range mt.APIVersions {
-				if _, err := r.Lookup(m.Namespace+"/"+name, v); err != nil {
-					t.Fatal(err)
+		fuzztest.Bounded(t, len(data), func() {
+			m, err := Parse(data)
+			if err != nil {
+				details(t, err)
+				return
+			}
+			text, err := json.Marshal(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Parse(text); err != nil {
+				t.Fatalf("the JSON of an accepted manifest is refused: %v\n%s", err, text)
+			}
+			r := NewRegistry(Builtin()...)
+			r.Set(m)
+			for name, mt := range m.Types {
+				for v := range mt.APIVersions {
+					if _, err := r.Lookup(m.Namespace+"/"+name, v); err != nil {
+						t.Fatal(err)
+					}
 				}
 			}
-		}
+		})
 	})
 }
 

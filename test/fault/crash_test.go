@@ -20,7 +20,7 @@ import (
 )
 
 // sampled is how many points of one write a plain run kills at.
-const sampled = 6
+const sampled = 3
 
 // template makes three objects, each after the one before: a ConfigMap, a
 // Secret, and a ConfigMap whose name tells which shape was asked for, so that

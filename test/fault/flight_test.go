@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/radial-project/radial/internal/store"
 	"github.com/radial-project/radial/test/fault/plane"
@@ -63,6 +64,7 @@ func TestInFlight_D18(t *testing.T) {
 			t.Parallel()
 			ctx := patient(t)
 			h := prepared(t, k.fresh(t), "", "")
+			h.config.Lease = 3 * time.Second
 			doomed, client := launch(t, h.config)
 			links, err := fly(ctx, client, inFlight)
 			if err != nil {
