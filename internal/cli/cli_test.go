@@ -16,6 +16,7 @@ import (
 
 	"github.com/radial-project/radial/internal/cli"
 	"github.com/radial-project/radial/internal/clustertest"
+	"github.com/radial-project/radial/internal/ocitest"
 )
 
 // TestMain makes this test program the command line itself when a script calls it.
@@ -51,7 +52,18 @@ func TestScripts(t *testing.T) {
 			e.Setenv("SERVER", url)
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits": exits,
+			// registry starts a registry and puts its address into $REGISTRY.
+			"registry": func(ts *testscript.TestScript, _ bool, _ []string) {
+				dir := ts.MkAbs(".registry")
+				ts.Check(os.MkdirAll(dir, 0o700))
+				address, stop, err := ocitest.Start(clustertest.Program(t, "registry"), dir, "")
+				ts.Check(err)
+				ts.Defer(stop)
+				ts.Setenv("REGISTRY", address)
+			},
+		},
 	})
 }
 

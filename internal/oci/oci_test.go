@@ -1,19 +1,14 @@
 package oci
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
@@ -22,46 +17,9 @@ import (
 	"oras.land/oras-go/v2/content/memory"
 	"oras.land/oras-go/v2/registry/remote"
 
-	"github.com/radial-project/radial/internal/clustertest"
 	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/ocitest"
 )
-
-// startRegistry runs a real registry on a free port, with extra lines of
-// configuration, and returns its address.
-func startRegistry(t *testing.T, extra string) string {
-	t.Helper()
-	program := clustertest.Program(t, "registry")
-	dir := t.TempDir()
-	config := filepath.Join(dir, "config.yml")
-	text := fmt.Sprintf("version: 0.1\nlog: {level: info}\nstorage: {filesystem: {rootdirectory: %s}}\nhttp: {addr: '127.0.0.1:0'}\n%s", filepath.Join(dir, "data"), extra)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, "serve", config)
-	cmd.Env = append(os.Environ(), "OTEL_TRACES_EXPORTER=none")
-	logs, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
-	})
-	listening := regexp.MustCompile(`listening on (127\.0\.0\.1:\d+)`)
-	var seen bytes.Buffer
-	lines := bufio.NewScanner(io.TeeReader(logs, &seen))
-	for lines.Scan() {
-		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
-			go func() { _, _ = io.Copy(io.Discard, logs) }()
-			return m[1]
-		}
-	}
-	t.Fatalf("the registry ended before it listened:\n%s", seen.String())
-	return ""
-}
 
 // push publishes layers under a tag and returns the manifest's digest.
 func push(t *testing.T, address, name, tag string, layers map[string][]byte) string {
@@ -103,7 +61,7 @@ func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestFetch(t *testing.T) {
-	address := startRegistry(t, "")
+	address := ocitest.Registry(t, "")
 	first := push(t, address, "recipes/redis", "1.0", map[string][]byte{LayerType: []byte(`{"v":1}`)})
 	count := &counting{}
 	f := New(Options{Client: &http.Client{Transport: count}})
@@ -149,7 +107,7 @@ func TestFetch(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	address := startRegistry(t, "")
+	address := ocitest.Registry(t, "")
 	push(t, address, "r/text", "1", map[string][]byte{"text/plain": []byte("x")})
 	push(t, address, "r/big", "1", map[string][]byte{LayerType: bytes.Repeat([]byte(" "), maxTemplate+1)})
 	// user:password; anonymous reads are not allowed.
@@ -157,7 +115,7 @@ func TestFaults(t *testing.T) {
 	if err := os.WriteFile(htpasswd, []byte("user:$2y$05$iyR3fEbkXDvC8rDmJOT.x.A6BvlJV3VMOBdOPYZDmBDTXgdqo5FHm\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	closed := startRegistry(t, fmt.Sprintf("auth: {htpasswd: {realm: r, path: %s}}\n", htpasswd))
+	closed := ocitest.Registry(t, fmt.Sprintf("auth: {htpasswd: {realm: r, path: %s}}\n", htpasswd))
 	for name, c := range map[string]struct {
 		ref   Reference
 		parts []string
@@ -223,7 +181,7 @@ func TestCacheStaysInItsBound(t *testing.T) {
 
 func TestPublish(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
-	address := startRegistry(t, "")
+	address := ocitest.Registry(t, "")
 	p, f := NewPublisher(nil), New(Options{})
 	ref := Reference{Path: address + "/recipes/redis:1.0", PlainHTTP: true}
 	one, other := []byte(`{"resources":[]}`), []byte(`{"resources":[],"outputs":{}}`)

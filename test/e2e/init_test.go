@@ -12,6 +12,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/radial-project/radial/internal/clustertest"
+	"github.com/radial-project/radial/internal/ocitest"
 )
 
 // initialised is what the tests read of `radial init -o json`.
@@ -103,6 +104,25 @@ func TestInit_K42(t *testing.T) {
 		a := execute(t, filepath.Join(bin, "radial"), server, "recipe", "show", "default", "--resource-type", "Applications.Datastores/redisCaches")
 		if !strings.Contains(a.out, "registry.example.com/mine:1") {
 			t.Errorf("init has replaced a recipe that somebody registered:\n%s", a.out)
+		}
+	})
+	t.Run("K-42 pushes its recipes to a registry, from where they work", func(t *testing.T) {
+		registry := ocitest.Registry(t, "")
+		other := installation{bin: bin, dir: t.TempDir()}
+		env := []string{"RADIAL_SERVER=" + startServer(t, other, cluster.Kubeconfig), "RADIAL_DIR=" + other.dir, "DOCKER_CONFIG=" + t.TempDir()}
+		a := execute(t, filepath.Join(bin, "radial"), env, "init", "--kubeconfig", cluster.Kubeconfig, "--recipe-registry", registry+"/radial", "--plain-http", "-o", "json")
+		if a.code != 0 {
+			t.Fatalf("radial init: %s%s", a.err, other.logs())
+		}
+		if made := decode[initialised](t, a.out); len(made.Recipes) == 0 {
+			t.Errorf("no recipes were registered: %s", a.out)
+		}
+		if a := execute(t, filepath.Join(bin, "radial"), env, "recipe", "list"); !strings.Contains(a.out, registry+"/radial/redis:") || strings.Contains(a.out, "file:") {
+			t.Errorf("the recipes are not those of the registry:\n%s", a.out)
+		}
+		a = execute(t, filepath.Join(bin, "radial"), env, "resource", "create", "Applications.Datastores/redisCaches", "pushed", "-e", "default", "--timeout", limit.String())
+		if a.code != 0 {
+			t.Fatalf("the pushed recipe does not provision: %s%s%s", a.out, a.err, other.logs())
 		}
 	})
 	t.Run("without a cluster it says which to name", func(t *testing.T) {
