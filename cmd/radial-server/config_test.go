@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/radial-project/radial/internal/pgtest"
 )
 
 func TestConfiguration_D2(t *testing.T) {
@@ -92,6 +95,44 @@ func TestHalves_D2(t *testing.T) {
 	whole := launch(t, dir)
 	if got := whole.must(200, "GET", link[strings.Index(link, "/planes"):], "", "Prefer", "wait=20"); got.body["status"] != "Failed" {
 		t.Errorf("D-2: the operation is %s, and no recipe could be fetched", got.raw)
+	}
+}
+
+// storeURL is a connection string of words as a URL.
+func storeURL(dsn string) string {
+	q, database := url.Values{}, ""
+	for word := range strings.FieldsSeq(dsn) {
+		name, value, _ := strings.Cut(word, "=")
+		if name == "dbname" {
+			database = value
+			continue
+		}
+		q.Set(name, value)
+	}
+	return "postgres:///" + database + "?" + q.Encode()
+}
+
+// On PostgreSQL both halves run at once, apart, and a client of the API is told
+// the end of what the worker does.
+func TestHalvesApart_D2(t *testing.T) {
+	t.Parallel()
+	dsn, key := storeURL(pgtest.Database(t)), filepath.Join(t.TempDir(), "key")
+	api := launch(t, t.TempDir(), "--workers=false", "--store", dsn, "--key-file", key)
+	api.prepare()
+	first := api.must(201, "PUT", inert+"first"+version, `{"properties":{"n":1}}`)
+	worker := launch(t, t.TempDir(), "--api=false", "--store", dsn, "--key-file", key)
+	for _, put := range []reply{first, api.must(201, "PUT", inert+"second"+version, `{"properties":{"n":2}}`)} {
+		if got := api.must(200, "GET", put.header.Get("Azure-AsyncOperation"), "", "Prefer", "wait=20"); got.body["status"] != "Succeeded" {
+			t.Errorf("D-2: the operation is %s", got.raw)
+		}
+	}
+	worker.must(404, "GET", inert+"first"+version, "")
+	// The worker is killed and another takes its place: nothing else changes.
+	worker.kill()
+	third := api.must(201, "PUT", inert+"third"+version, `{"properties":{"n":3}}`)
+	launch(t, t.TempDir(), "--api=false", "--store", dsn, "--key-file", key)
+	if got := api.must(200, "GET", third.header.Get("Azure-AsyncOperation"), "", "Prefer", "wait=20"); got.body["status"] != "Succeeded" {
+		t.Errorf("D-2: after a worker's death the operation is %s", got.raw)
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/radial-project/radial/internal/pgtest"
 )
 
 // runMain makes this test binary the program itself, so that tests can start
@@ -28,7 +30,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	pgtest.Main(m)
 }
 
 // program is the command line of the program, with an environment of its own.
