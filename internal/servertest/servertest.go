@@ -8,10 +8,12 @@ package servertest
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -36,6 +38,9 @@ type Plane struct {
 
 	tb  testing.TB
 	dir string
+	// tls, when set, is what the plane serves by, and client whom it trusts.
+	tls    *tls.Config
+	client *http.Client
 
 	mu   sync.Mutex
 	addr string
@@ -53,12 +58,29 @@ type Plane struct {
 // ends with the test.
 func Start(tb testing.TB) *Plane {
 	tb.Helper()
-	p := &Plane{tb: tb, dir: tb.TempDir(), Recipes: newRecipes(), requests: map[string]int{}}
+	return start(tb, &Plane{client: http.DefaultClient})
+}
+
+// StartTLS is Start of a plane that serves TLS, by a certificate that only its
+// Client knows.
+func StartTLS(tb testing.TB) *Plane {
+	tb.Helper()
+	model := httptest.NewTLSServer(nil)
+	defer model.Close()
+	return start(tb, &Plane{tls: &tls.Config{Certificates: model.TLS.Certificates}, client: model.Client()})
+}
+
+func start(tb testing.TB, p *Plane) *Plane {
+	tb.Helper()
+	p.tb, p.dir, p.Recipes, p.requests = tb, tb.TempDir(), newRecipes(), map[string]int{}
 	p.Start()
 	tb.Cleanup(p.Stop)
 	p.Environment("default")
 	return p
 }
+
+// Client reaches the plane.
+func (p *Plane) Client() *http.Client { return p.client }
 
 // Start starts a stopped plane.
 func (p *Plane) Start() {
@@ -109,6 +131,9 @@ func (p *Plane) start() (func(), error) {
 	}
 	p.addr = l.Addr().String()
 	p.URL = "http://" + p.addr
+	if p.tls != nil {
+		l, p.URL = tls.NewListener(l, p.tls), "https://"+p.addr
+	}
 	h := &http.Server{Handler: p.observe(s)}
 	var done sync.WaitGroup
 	done.Go(func() { s.Work(ctx) })
@@ -222,7 +247,7 @@ func (p *Plane) do(method, id, apiVersion, body string) *http.Response {
 		p.tb.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	r, err := http.DefaultClient.Do(req)
+	r, err := p.client.Do(req)
 	if err != nil {
 		p.tb.Fatal(err)
 	}
