@@ -6,8 +6,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # Modules of the workspace (go.work) see each other; those outside it carry replace lines that must not reach
 # the others, so they are always built alone.
 WORKSPACE_MODULES := $(shell sed -nE 's/^[[:space:]]*(use[[:space:]]+)?(\.[^[:space:]]*).*/\2/p' go.work)
-OUTSIDE_MODULES   := $(patsubst %/go.mod,%,$(wildcard devcluster/go.mod tools/*/go.mod))
-TOOLS             := $(BIN)/helm $(BIN)/registry $(BIN)/staticcheck
+OUTSIDE_MODULES   := $(patsubst %/go.mod,%,$(wildcard devcluster/go.mod tools/*/go.mod test/bench/*/go.mod))
+TOOLS             := $(BIN)/helm $(BIN)/registry $(BIN)/staticcheck $(BIN)/mkimage
 
 # One set of build flags everywhere, so that every build finds the cache of the others. No VCS stamp: it
 # would fail in an exported tree, and the version comes in through -ldflags.
@@ -58,11 +58,11 @@ realnode: $(BIN)/devcluster ## Build kubelet, kube-proxy and containerd for NODE
 	devcluster/realnode/build.sh $(BIN)/realnode
 
 .PHONY: tools
-tools: $(TOOLS) ## Build the real programs that tests run: helm, registry, staticcheck
+tools: $(TOOLS) ## Build the real programs that tests run: helm, registry, staticcheck, mkimage
 
 # A test that misses a program names it: `make helm` builds what it asks for.
-.PHONY: helm registry staticcheck
-helm registry staticcheck: %: $(BIN)/%
+.PHONY: helm registry staticcheck mkimage
+helm registry staticcheck mkimage: %: $(BIN)/%
 
 $(BIN)/helm: tools/helm/go.mod tools/helm/go.sum
 	$(call build-tool,helm,helm.sh/helm/v4/cmd/helm)
@@ -71,12 +71,36 @@ $(BIN)/registry: tools/registry/go.mod tools/registry/go.sum
 $(BIN)/staticcheck: tools/staticcheck/go.mod tools/staticcheck/go.sum
 	$(call build-tool,staticcheck,honnef.co/go/tools/cmd/staticcheck)
 
+$(BIN)/mkimage: tools/mkimage/go.mod tools/mkimage/go.sum tools/mkimage/main.go
+	$(call build-tool,mkimage,.)
+
 # build-tool NAME PACKAGE: touch, because a build from an unchanged cache keeps the old time.
 define build-tool
 	@mkdir -p $(BIN)
 	cd tools/$(1) && GOWORK=off $(BUILD) -ldflags "-s -w" -o $@ $(2)
 	@touch $@
 endef
+
+# Images hold one static program each, FROM scratch; nothing here needs a container engine. They are pushed to
+# REGISTRY where one is given, and lie as OCI layouts in dist/images in any case.
+IMAGES    := radial-server radial-controller radial
+PLATFORMS ?= linux-$(shell go env GOARCH)
+REGISTRY  ?=
+
+.PHONY: images
+images: $(BIN)/mkimage ## Build container images into dist/images, and push them to REGISTRY if it is set (PLATFORMS)
+	@for p in $(PLATFORMS); do mkdir -p dist/programs/$$p && \
+	  (set -x && GOOS=$${p%-*} GOARCH=$${p#*-} $(BUILD) -ldflags "-s -w $(STAMP)" -o dist/programs/$$p/ $(IMAGES:%=./cmd/%)) || exit 1; done
+	@for i in $(IMAGES); do $(BIN)/mkimage -program $$i -from dist/programs -version $(VERSION) -layout dist/images/$$i \
+	  $(if $(REGISTRY),-push $(REGISTRY)/$$i:$(VERSION)) || exit 1; done
+
+.PHONY: chart-files
+chart-files: ## Copy the installation's manifests into the chart, which a test holds to them
+	cp installation/controller.yaml installation/crd.yaml installation/holding.yaml installation/server.yaml charts/radial/files/
+
+.PHONY: chart
+chart: $(BIN)/helm ## Package the chart into dist/
+	$(BIN)/helm package charts/radial --destination dist
 
 ##@ Check
 
@@ -154,7 +178,8 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@tools/fuzz.sh $(FUZZTIME) $(WORKSPACE_MODULES)
 
 .PHONY: bench
-bench: build tools ## Measure the figures that docs quote (test/bench)
+bench: build tools ## Measure the figures that docs/performance.md quotes (BENCHFLAGS='-only sqlite,postgres')
+	cd test/bench/river && $(ALONE) go build -trimpath -buildvcs=false -o $(BIN)/bench-river .
 	$(TEST_ENV) go run ./test/bench $(BENCHFLAGS)
 
 ##@ See
