@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -176,6 +177,8 @@ func (s *Server) addRoutes() {
 		return
 	}
 	add("", methods{"GET": s.discovery})
+	add("openapi/v3", methods{"GET": s.openAPIIndex})
+	add(strings.TrimPrefix(openAPIPath, "/"), methods{"GET": s.openAPIDocument})
 	add("watch/changes", methods{"GET": s.watch})
 
 	add("planes", methods{"GET": ucp(s.listPlanes)})
