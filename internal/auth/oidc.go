@@ -2,8 +2,6 @@ package auth
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,9 +12,9 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
-	"golang.org/x/net/http/httpproxy"
 
 	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/outgoing"
 )
 
 // IssuerOptions describe an OIDC issuer. A member cluster is one too: its
@@ -87,31 +85,11 @@ func NewIssuer(o IssuerOptions) (*Issuer, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	client, err := OutgoingClient([]byte(o.CA))
+	client, err := outgoing.Client([]byte(o.CA))
 	if err != nil {
 		return nil, fmt.Errorf("OIDC issuer %s: %w", o.URL, err)
 	}
 	return &Issuer{o: o, client: client}, nil
-}
-
-// OutgoingClient is an HTTP client that honours the proxy settings of the
-// environment as they are now, and a bundle of authorities beside the system's
-// (D-48).
-func OutgoingClient(ca []byte) (*http.Client, error) {
-	proxy := httpproxy.FromEnvironment().ProxyFunc()
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.Proxy = func(r *http.Request) (*url.URL, error) { return proxy(r.URL) }
-	if len(ca) > 0 {
-		pool, err := x509.SystemCertPool()
-		if err != nil {
-			pool = x509.NewCertPool()
-		}
-		if !pool.AppendCertsFromPEM(ca) {
-			return nil, errors.New("the bundle of authorities holds no certificate in PEM")
-		}
-		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	}
-	return &http.Client{Transport: t, Timeout: 10 * time.Second}, nil
 }
 
 func (i *Issuer) ready() (*oidc.IDTokenVerifier, error) {
