@@ -19,6 +19,8 @@ import (
 type config struct {
 	kubeconfig  string
 	server      string
+	serverCA    string
+	serverToken string
 	cluster     string
 	namespace   string
 	health      string
@@ -37,6 +39,8 @@ func parse(args []string, getenv func(string) string) (config, error) {
 	f.SetOutput(os.Stderr)
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "path of the cluster's kubeconfig; empty is the pod's own ServiceAccount")
 	f.StringVar(&c.server, "server", "", "base URL of the Radial server (required)")
+	f.StringVar(&c.serverCA, "server-ca-file", "", "file with authorities for the server's certificate, read again when it changes; empty are the system's")
+	f.StringVar(&c.serverToken, "server-token-file", "", "file with the token to prove who this is, read again when it changes; empty is none, as in developer mode")
 	f.StringVar(&c.cluster, "cluster", core.LocalCluster, "name of this cluster, as ids and environments have it")
 	f.StringVar(&c.namespace, "namespace", installation.Namespace, "namespace of the controller's own objects")
 	f.StringVar(&c.health, "health-listen", ":8081", "address of /healthz and /readyz; 0 is none")
@@ -74,6 +78,8 @@ func (c config) check() error {
 		return fmt.Errorf("--server is missing; give the base URL of the Radial server, such as https://radial.example.com")
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("--server %q is not a URL with http or https and a host", c.server)
+	case c.serverToken != "" && u.Scheme != "https":
+		return fmt.Errorf("--server-token-file is given and --server %q is plain HTTP, by which no token is sent: use https", c.server)
 	}
 	if faults := validation.IsDNS1123Label(c.cluster); len(faults) > 0 {
 		return fmt.Errorf("--cluster %q cannot name a cluster: %s", c.cluster, strings.Join(faults, ", "))

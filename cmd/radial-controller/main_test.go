@@ -60,13 +60,14 @@ func TestParse(t *testing.T) {
 		vars map[string]string
 		says string
 	}{
-		"NoServer":  {nil, nil, "--server is missing"},
-		"BadServer": {[]string{"--server", "radial.example.com"}, nil, "http or https"},
-		"Cluster":   {[]string{"--server", "http://x", "--cluster", "East_1"}, nil, "cannot name a cluster"},
-		"Level":     {[]string{"--server", "http://x", "--log-level", "loud"}, nil, "debug, info, warn, error"},
-		"Format":    {[]string{"--server", "http://x"}, map[string]string{"RADIAL_LOG_FORMAT": "xml"}, "neither json nor text"},
-		"Variable":  {[]string{"--server", "http://x"}, map[string]string{"RADIAL_LEADER_ELECT": "perhaps"}, "RADIAL_LEADER_ELECT"},
-		"Argument":  {[]string{"http://x"}, nil, "everything is a flag"},
+		"NoServer":   {nil, nil, "--server is missing"},
+		"BadServer":  {[]string{"--server", "radial.example.com"}, nil, "http or https"},
+		"PlainToken": {[]string{"--server", "http://x", "--server-token-file", "token"}, nil, "plain HTTP"},
+		"Cluster":    {[]string{"--server", "http://x", "--cluster", "East_1"}, nil, "cannot name a cluster"},
+		"Level":      {[]string{"--server", "http://x", "--log-level", "loud"}, nil, "debug, info, warn, error"},
+		"Format":     {[]string{"--server", "http://x"}, map[string]string{"RADIAL_LOG_FORMAT": "xml"}, "neither json nor text"},
+		"Variable":   {[]string{"--server", "http://x"}, map[string]string{"RADIAL_LEADER_ELECT": "perhaps"}, "RADIAL_LEADER_ELECT"},
+		"Argument":   {[]string{"http://x"}, nil, "everything is a flag"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := parse(tc.args, env(tc.vars)); err == nil || !strings.Contains(err.Error(), tc.says) {

@@ -26,6 +26,7 @@ import (
 	"github.com/radial-project/radial/api/radapp"
 	"github.com/radial-project/radial/internal/adopt"
 	"github.com/radial-project/radial/internal/client"
+	"github.com/radial-project/radial/internal/client/contexts"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/paired"
 	"github.com/radial-project/radial/internal/provision"
@@ -56,7 +57,9 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("cannot start: %w", err)
 	}
-	server := client.New(c.server, client.Options{UserAgent: "radial-controller/" + core.Version})
+	server := client.New(c.server, client.Options{
+		UserAgent: "radial-controller/" + core.Version, Transport: contexts.FileTransport(c.serverCA, c.serverToken),
+	})
 	waker := paired.NewWaker(server, log)
 	if err := mgr.Add(waker); err != nil {
 		return err
