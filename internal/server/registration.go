@@ -173,6 +173,9 @@ func typeResource(m *manifest.Manifest, name string, t *manifest.Type) wire.Reso
 	if t.Description != "" {
 		properties["description"] = t.Description
 	}
+	if hash := iconHash(t); hash != "" {
+		properties["iconHash"] = hash
+	}
 	return registeredResource("resourceProviders/resourceTypes", providerID(m.Namespace, "resourceTypes", name), name, properties)
 }
 
@@ -228,6 +231,7 @@ func (s *Server) putType(w http.ResponseWriter, r *arm.Request) error {
 			Capabilities      []string `json:"capabilities"`
 			DefaultAPIVersion string   `json:"defaultApiVersion"`
 			Description       string   `json:"description"`
+			Icon              string   `json:"icon"`
 		} `json:"properties"`
 	}
 	raw, err := arm.ReadBody(w, r, arm.MediaJSON)
@@ -244,7 +248,7 @@ func (s *Server) putType(w http.ResponseWriter, r *arm.Request) error {
 			t = &manifest.Type{APIVersions: map[string]*manifest.APIVersion{}}
 			m.Types[r.Vars["type"]] = t
 		}
-		t.Capabilities, t.DefaultAPIVersion, t.Description = p.Capabilities, p.DefaultAPIVersion, p.Description
+		t.Capabilities, t.DefaultAPIVersion, t.Description, t.Icon = p.Capabilities, p.DefaultAPIVersion, p.Description, p.Icon
 		// Clients register a type before its versions: the default one is there
 		// without a schema until it comes.
 		if d := p.DefaultAPIVersion; d != "" && t.APIVersions[d] == nil {

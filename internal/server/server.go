@@ -197,6 +197,7 @@ func (s *Server) addRoutes() {
 	add(registered+"/{namespace}/locations/{location}", methods{"GET": ucp(s.getLocation), "PUT": ucp(s.putLocation), "DELETE": ucp(s.deleteLocation)})
 	add(registered+"/{namespace}/resourcetypes", methods{"GET": ucp(s.listTypes)})
 	add(registered+"/{namespace}/resourcetypes/{type}", methods{"GET": ucp(s.getType), "PUT": ucp(s.putType), "DELETE": ucp(s.deleteType)})
+	add(registered+"/{namespace}/resourcetypes/{type}/icons/{hash}", methods{"GET": ucp(s.getIcon)})
 	add(registered+"/{namespace}/resourcetypes/{type}/apiversions", methods{"GET": ucp(s.listVersions)})
 	add(registered+"/{namespace}/resourcetypes/{type}/apiversions/{version}", methods{"GET": ucp(s.getVersion), "PUT": ucp(s.putVersion), "DELETE": ucp(s.deleteVersion)})
 	add(plane+"/providers/System.Resources/keysets", methods{"GET": ucp(s.listKeysets)})

@@ -221,6 +221,7 @@ type summarisedTypes struct {
 	DefaultAPIVersion string                       `json:"defaultApiVersion,omitempty"`
 	Capabilities      []string                     `json:"capabilities,omitempty"`
 	Description       string                       `json:"description,omitempty"`
+	IconHash          string                       `json:"iconHash,omitempty"`
 }
 
 type summarisedVersion struct {
@@ -239,6 +240,7 @@ func summarise(m *manifest.Manifest) summary {
 		}
 		out.ResourceTypes[name] = summarisedTypes{
 			APIVersions: versions, DefaultAPIVersion: t.Default(), Capabilities: t.Capabilities, Description: t.Description,
+			IconHash: iconHash(t),
 		}
 	}
 	return out
