@@ -191,3 +191,22 @@ func (p *plane) sendYAML(target string, raw []byte) (int, string) {
 	}
 	return res.StatusCode, string(body)
 }
+
+// fetch gets what is no JSON.
+func (p *plane) fetch(target string) answer {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), "GET", p.URL+target, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return answer{status: res.StatusCode, header: res.Header, raw: string(raw)}
+}
