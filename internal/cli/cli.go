@@ -25,6 +25,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/radial-project/radial/internal/cli/dev"
+	"github.com/radial-project/radial/internal/cli/login"
 	"github.com/radial-project/radial/internal/client"
 	"github.com/radial-project/radial/internal/core"
 )
@@ -72,6 +73,7 @@ type session struct {
 	Surroundings
 	output      string
 	server      string
+	context     string
 	dir         string
 	group       string
 	environment string
@@ -104,8 +106,9 @@ func (s *session) root() *cobra.Command {
 connected. It provisions dependencies by recipes and connects workloads that stay in your Helm charts
 and manifests.
 
-Commands speak to the control plane that --server or RADIAL_SERVER names, else to the one that runs on
-the state directory of --dir or RADIAL_DIR (~/.radial unless set; see radial dev).`,
+Commands speak to the control plane that --context, --server or --dir names, else to that of RADIAL_SERVER,
+RADIAL_CONTEXT or RADIAL_DIR, else to the current context (see radial login), else to the one that runs on
+~/.radial (see radial dev).`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: name},
@@ -114,6 +117,7 @@ the state directory of --dir or RADIAL_DIR (~/.radial unless set; see radial dev
 	}
 	flags := root.PersistentFlags()
 	flags.StringVarP(&s.output, "output", "o", "table", "how to show results: table, json or yaml")
+	flags.StringVar(&s.context, "context", "", "control plane to use, as radial login named it (RADIAL_CONTEXT, else the current one)")
 	flags.StringVar(&s.server, "server", "", "base URL of the control plane (RADIAL_SERVER)")
 	flags.StringVar(&s.dir, "dir", "", "state directory of developer mode (RADIAL_DIR, else ~/.radial)")
 	flags.DurationVar(&s.timeout, "timeout", 0, "give up waiting after this time, such as 5m (0: never)")
@@ -123,6 +127,7 @@ the state directory of --dir or RADIAL_DIR (~/.radial unless set; see radial dev
 	root.AddCommand(s.devCommand(), s.initCommand(), s.environmentCommand(), s.groupCommand(), s.applicationCommand(),
 		s.resourceCommand(), s.resourceTypeCommand(), s.recipeCommand(), s.resourceProviderCommand(), s.recipePackCommand(), s.operationCommand(),
 		s.waitCommand(), s.versionCommand())
+	root.AddCommand(login.Commands(s.Getenv)...)
 	strict(root)
 	return root
 }
@@ -195,11 +200,11 @@ func (s *session) client() (*client.Client, error) {
 	if s.connected != nil {
 		return s.connected, nil
 	}
-	url, err := s.serverURL()
+	url, transport, err := s.place()
 	if err != nil {
 		return nil, err
 	}
-	s.connected = client.New(url, client.Options{UserAgent: "radial-cli/" + core.Version})
+	s.connected = client.New(url, client.Options{Transport: transport, UserAgent: "radial-cli/" + core.Version})
 	return s.connected, nil
 }
 
