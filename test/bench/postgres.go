@@ -22,6 +22,7 @@ var errNoPostgres = errors.New("no PostgreSQL here: its programs (initdb, postgr
 type postgres struct {
 	cmd  *exec.Cmd
 	port int
+	log  string // what it says, on every statement where it is asked to
 	// delay is what is added to each fsync, and how says by what means.
 	delay time.Duration
 	how   string
@@ -54,8 +55,8 @@ func (b *bench) startPostgres(delay time.Duration) (_ *postgres, err error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(b.dir, "pg-"+delay.String())
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	dir, err := os.MkdirTemp(b.dir, "pg-")
+	if err != nil {
 		return nil, err
 	}
 	if as != nil { // the directories above must let that user through
@@ -77,7 +78,8 @@ func (b *bench) startPostgres(delay time.Duration) (_ *postgres, err error) {
 	if p.port, err = freePort(); err != nil {
 		return nil, err
 	}
-	settings := []string{"-D", data, "-k", dir, "-p", strconv.Itoa(p.port), "-h", "127.0.0.1", "-c", "max_connections=200"}
+	settings := []string{"-D", data, "-k", dir, "-p", strconv.Itoa(p.port), "-h", "127.0.0.1", "-c", "max_connections=200",
+		"-c", "log_line_prefix=[%p] "}
 	var preload string
 	if delay > 0 {
 		if preload, err = slowFsync(dir, delay); err != nil {
@@ -99,7 +101,7 @@ func (b *bench) startPostgres(delay time.Duration) (_ *postgres, err error) {
 		return nil, err
 	}
 	defer log.Close()
-	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.Stdout, p.cmd.Stderr, p.log = log, log, log.Name()
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}

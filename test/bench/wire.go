@@ -154,7 +154,7 @@ type goals struct {
 
 // writes measures a store on the wire: one client beside the floor in turns, so
 // that both see the same machine, and then sixteen.
-func (b *bench) writes(store string, f floor, g goals) error {
+func (b *bench) wire(store string, f floor, g goals) error {
 	p, err := b.server(store)
 	if err != nil {
 		return err
@@ -197,6 +197,6 @@ func (b *bench) sqlite() error {
 		return err
 	}
 	defer f.close()
-	return b.writes(filepath.Join(b.dir, "wire.db"), f, goals{name: "SQLite", rate: 1500, bound: true,
+	return b.wire(filepath.Join(b.dir, "wire.db"), f, goals{name: "SQLite", rate: 1500, bound: true,
 		floor: "three commits of the same rows, synchronous=FULL, and two loopback requests"})
 }
