@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"github.com/radial-project/radial/internal/auth/front"
 	"github.com/radial-project/radial/internal/core"
@@ -22,6 +23,7 @@ func openFront(ctx context.Context, c options, d front.Deps) (door, error) {
 		d.Log.Warn("developer mode: the API is open to every program of this machine, without TLS and without authentication")
 		return door{}, nil
 	}
+	klog.SetSlogLogger(d.Log) // the libraries that follow the cluster's trust log by it
 	if c.hasCluster() {
 		// Without a kubeconfig, the cluster that the pod runs in.
 		config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)

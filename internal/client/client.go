@@ -141,6 +141,10 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout) {
 		return ctx.Err()
 	}
+	var unsent *core.Error
+	if errors.As(err, &unsent) {
+		return unsent // the transport had no token to send it with
+	}
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err // its text repeats method and URL

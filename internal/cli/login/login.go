@@ -5,6 +5,7 @@ package login
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -150,6 +151,10 @@ func try(ctx context.Context, f *contexts.File, c contexts.Context) (denied, err
 		return nil, err
 	}
 	resp, err := (&http.Client{Transport: t}).Do(r)
+	var unproven *core.Error
+	if errors.As(err, &unproven) {
+		return nil, unproven
+	}
 	if err != nil {
 		return nil, core.Errorf(core.CodeUnavailable, "cannot reach the Radial server at %s: %w", c.Server, err)
 	}

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
+
+	"github.com/radial-project/radial/internal/core"
 )
 
 // tokenFunc gives a bearer token that is good now; "" for none.
@@ -91,7 +93,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		token, err := t.token(r.Context())
 		if err != nil {
-			return nil, err
+			// Not that the server could not be reached: nobody asked it.
+			return nil, core.Errorf(core.CodeUnauthorized, "%w", err)
 		}
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+token)
