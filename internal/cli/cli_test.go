@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs every script against a real control plane of its own.
 func TestScripts(t *testing.T) {
 	program := clustertest.Program(t, "radial-server")
+	var planes sync.Map // what stops the plane of a script, by its folder
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata/script",
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
@@ -54,6 +56,19 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits,
+			// plane DIR starts a second control plane on DIR, of which RADIAL_SERVER is the address; stopped stops it.
+			"plane": func(ts *testscript.TestScript, _ bool, args []string) {
+				url, stop, err := startServer(program, ts.MkAbs(args[0]))
+				ts.Check(err)
+				stop = sync.OnceFunc(stop)
+				planes.Store(ts.Getenv("WORK"), stop)
+				ts.Defer(stop)
+				ts.Setenv("RADIAL_SERVER", url)
+			},
+			"stopped": func(ts *testscript.TestScript, _ bool, _ []string) {
+				stop, _ := planes.Load(ts.Getenv("WORK"))
+				stop.(func())()
+			},
 			// registry starts a registry and puts its address into $REGISTRY.
 			"registry": func(ts *testscript.TestScript, _ bool, _ []string) {
 				dir := ts.MkAbs(".registry")
@@ -93,12 +108,13 @@ func startServer(program, dir string) (url string, stop func(), err error) {
 		return "", nil, err
 	}
 	ready := filepath.Join(dir, "ready")
+	_ = os.Remove(ready)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		return "", nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(program, "--developer-mode", "--listen", "127.0.0.1:0", "--store", filepath.Join(dir, "radial.db"), "--ready-file", ready)
+	cmd := exec.Command(program, "--developer-mode", "--listen", "127.0.0.1:0", "--store", filepath.Join(dir, "radial.db"), "--key-file", filepath.Join(dir, "key"), "--ready-file", ready)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return "", nil, err
