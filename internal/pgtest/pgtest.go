@@ -71,6 +71,39 @@ func Database(tb testing.TB) (dsn string) {
 	return shared.server.Database(tb)
 }
 
+// Copy makes a database with the content of another one of the shared server, to
+// which nobody may be connected meanwhile.
+func Copy(tb testing.TB, dsn string) string {
+	tb.Helper()
+	c, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	name := fmt.Sprintf("test_%d", databases.Add(1))
+	shared.server.Exec(tb, "postgres", "CREATE DATABASE "+name+" TEMPLATE "+c.Database)
+	return shared.server.DSN(name)
+}
+
+// Alone returns once nobody is connected to a database: what a killed process
+// had under way is rolled back by then, or committed.
+func Alone(tb testing.TB, dsn string) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	for others := 1; others > 0; {
+		// The server says by no event that one of its processes has ended.
+		if err := conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+			AND pg_sleep(0.002) IS NOT NULL`).Scan(&others); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
 // Start runs a server of the test's own, for tests that stop it.
 func Start(tb testing.TB) *Server {
 	tb.Helper()

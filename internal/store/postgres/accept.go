@@ -12,30 +12,42 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
 // selectCurrent answers one row always. Its parameters: an array of keys, a
 // version of the data keyset, and the key of the resource.
-const selectCurrent = `SELECT ARRAY(SELECT key FROM resources WHERE key = ANY ($1::text[])),
+var selectCurrent = currentText(``)
+
+// currentText is selectCurrent with a further column.
+func currentText(more string) string {
+	return `SELECT ARRAY(SELECT key FROM resources WHERE key = ANY ($1::text[])),
 	r.id, r.etag, r.state, r.owner_cluster, r.owner_namespace, r.owner_kind, r.owner_name, r.owner_uid, r.application_key, r.system_data,
 	EXISTS (SELECT 1 FROM operations o WHERE o.resource_key = r.key AND o.ended = 0),
-	(SELECT min(version) FROM open_versions), EXISTS (SELECT 1 FROM open_versions WHERE version = $2)
+	(SELECT min(version) FROM open_versions), EXISTS (SELECT 1 FROM open_versions WHERE version = $2)` + more + `
 	FROM (SELECT 1) one LEFT JOIN resources r ON r.key = $3`
+}
 
 // current reads the row of id, which of the keys have rows, and whether a
 // version of the data keyset is in use. It sends what was queued before.
 func (t *tx) current(id core.ID, keys []string, keyset int64) (rules.Standing, error) {
+	return t.currentAnd(selectCurrent, []any{keys, keyset, id.Key()})
+}
+
+// currentAnd runs a text of currentText; what its further columns answer goes to
+// more.
+func (t *tx) currentAnd(q string, args []any, more ...any) (rules.Standing, error) {
 	var c rules.Standing
 	var stored, etag, state, cluster, namespace, kind, name, uid, application, system sql.NullString
 	var oldest sql.NullInt64
 	var found bool
-	t.row(selectCurrent, []any{keys, keyset, id.Key()}, &found, &c.Known, &stored, &etag, &state,
-		&cluster, &namespace, &kind, &name, &uid, &application, &system, &c.Live, &oldest, &c.Open)
+	t.row(q, args, &found, append([]any{&c.Known, &stored, &etag, &state,
+		&cluster, &namespace, &kind, &name, &uid, &application, &system, &c.Live, &oldest, &c.Open}, more...)...)
 	if err := t.flush(); err != nil {
 		return c, err
 	}
-	if err := first(parseID(stored.String, &c.ID), fromJSON(system, &c.System)); err != nil {
+	if err := rows.First(rows.ParseID(stored.String, &c.ID), rows.FromJSON(system, &c.System)); err != nil {
 		return c, err
 	}
 	c.Exists, c.ETag, c.State, c.Application, c.Oldest = stored.Valid, etag.String, core.State(state.String), application.String, oldest.Int64
@@ -96,7 +108,7 @@ func (t *tx) accept(w store.Write) (core.Resource, error) {
 	}
 	t.changed(change)
 	if c.Moved(r) {
-		if err := t.removeEmptyParents(r.ID, c.Application, parentKeys(r.ID, c.Application)); err != nil {
+		if err := t.removeEmptyParents(r.ID, c.Application, parentKeys(r.ID, c.Application), locks{}); err != nil {
 			return r, err
 		}
 	}
@@ -104,11 +116,11 @@ func (t *tx) accept(w store.Write) (core.Resource, error) {
 }
 
 // writeRow puts a row with its edges, its operation and its parents. What is
-// not there is NULL: $24 the operation's id, $34 the edges, $35 the parents.
+// not there is NULL: $24 the operation's id, $35 the edges, $36 the parents.
 // Edges are put before those that are not among them go, in whatever order
 // PostgreSQL runs the parts: no two parts touch one edge.
 var writeRow = `WITH parents AS (
-		INSERT INTO resources SELECT * FROM json_populate_recordset(NULL::resources, $35::json) ON CONFLICT (key) DO NOTHING),
+		INSERT INTO resources SELECT * FROM json_populate_recordset(NULL::resources, $36::json) ON CONFLICT (key) DO NOTHING),
 	written AS (
 		INSERT INTO resources (key, id, type, api_version, location, tags, properties, status, secrets, state, etag,
 			application, application_key, environment, environment_key,
@@ -122,29 +134,32 @@ var writeRow = `WITH parents AS (
 			owner_name = excluded.owner_name, owner_uid = excluded.owner_uid, implicit = excluded.implicit,
 			system_data = excluded.system_data, keyset = excluded.keyset),
 	accepted AS (` + insertOperation(24) + `),
-	edge AS (SELECT k, i, d, n FROM json_to_recordset($34::json) AS e (k text, i text, d text, n text)),
+	edge AS (SELECT k, i, d, n FROM json_to_recordset($35::json) AS e (k text, i text, d text, n text)),
 	gone AS (DELETE FROM edges WHERE from_key = $1 AND NOT EXISTS (SELECT 1 FROM edge e WHERE e.k = to_key AND e.d = kind AND e.n = name))
 	INSERT INTO edges (from_key, to_key, kind, name, to_id) SELECT DISTINCT ON (k, d, n) $1, k, d, n, i FROM edge
 	ON CONFLICT (from_key, to_key, kind, name) DO UPDATE SET to_id = excluded.to_id`
 
+// operationParameters counts those of insertOperation.
+const operationParameters = 11
+
 // insertOperation adds the operation in the parameters from the given one on,
 // unless that is NULL.
 func insertOperation(from int) string {
-	p := make([]any, 11)
+	p := make([]any, operationParameters+1)
 	for i := range p {
-		p[i] = from + i%10
+		p[i] = from + i%operationParameters
 	}
-	return fmt.Sprintf(`INSERT INTO operations (id, resource_key, resource_id, verb, api_version, state, grp, parent, created, deadline)
-	SELECT $%d::text, $%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d::bigint, $%d::bigint WHERE $%d::text IS NOT NULL`, p...)
+	return fmt.Sprintf(`INSERT INTO operations (id, resource_key, resource_id, verb, api_version, state, grp, parent, created, deadline, trace)
+	SELECT $%d::text, $%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d::bigint, $%d::bigint, $%d WHERE $%d::text IS NOT NULL`, p...)
 }
 
 // operationValues are the values of insertOperation.
 func (s *Store) operationValues(r core.Resource, o *core.Operation) []any {
 	if o == nil {
-		return []any{nil, "", "", "", "", "", "", nil, 0, 0}
+		return []any{nil, "", "", "", "", "", "", nil, 0, 0, ""}
 	}
-	return []any{o.ID, r.ID.Key(), r.ID.String(), string(o.Verb), o.APIVersion, string(o.State), o.Group, nullable(o.Parent),
-		s.nanos(o.Created), column(o.Deadline)}
+	return []any{o.ID, r.ID.Key(), r.ID.String(), string(o.Verb), o.APIVersion, string(o.State), o.Group, rows.Nullable(o.Parent),
+		s.nanos(o.Created), rows.Column(o.Deadline), o.Trace}
 }
 
 // edgeRow is an edge as it goes to writeRow.
@@ -166,7 +181,7 @@ func edgeRows(edges []core.Edge) (string, error) {
 
 // put queues the row of a write.
 func (t *tx) put(r core.Resource, parents []core.Resource, w store.Write) error {
-	values, err := resourceValues(r, store.TypeOf(r.ID))
+	values, err := rows.ResourceValues(r, store.TypeOf(r.ID))
 	if err != nil {
 		return err
 	}
@@ -185,9 +200,9 @@ func (t *tx) put(r core.Resource, parents []core.Resource, w store.Write) error 
 
 // resourceObjects are rows as json_populate_recordset takes them.
 func resourceObjects(rs []core.Resource) (string, error) {
-	rows := []map[string]any{}
+	list := []map[string]any{}
 	for _, r := range rs {
-		values, err := resourceValues(r, store.TypeOf(r.ID))
+		values, err := rows.ResourceValues(r, store.TypeOf(r.ID))
 		if err != nil {
 			return "", err
 		}
@@ -195,9 +210,9 @@ func resourceObjects(rs []core.Resource) (string, error) {
 		for i, name := range resourceNames {
 			row[name] = values[i]
 		}
-		rows = append(rows, row)
+		list = append(list, row)
 	}
-	b, err := json.Marshal(rows)
+	b, err := json.Marshal(list)
 	return string(b), err
 }
 
@@ -222,25 +237,27 @@ func (s *Store) AcceptDelete(ctx context.Context, d store.Delete) (core.Resource
 const implicitParents = `ARRAY(SELECT p.key FROM resources p WHERE p.implicit AND p.key IN (resources.application_key, $2))`
 
 var (
-	deleteRow   = `DELETE FROM resources WHERE key = $1 RETURNING ` + implicitParents + `, ` + bare(resourceColumns, "r")
-	deletingRow = `WITH accepted AS (` + insertOperation(4) + `) UPDATE resources SET state = $2, etag = $3 WHERE key = $1 RETURNING ` + bare(resourceColumns, "r")
+	deleteRow   = `DELETE FROM resources WHERE key = $1 RETURNING ` + implicitParents + `, ` + rows.Bare(rows.ResourceColumns, "r")
+	deletingRow = `WITH accepted AS (` + insertOperation(4) + `) UPDATE resources SET state = $2, etag = $3 WHERE key = $1 RETURNING ` + rows.Bare(rows.ResourceColumns, "r")
 )
 
 func (t *tx) acceptDelete(d store.Delete) (core.Resource, error) {
 	key := d.ID.Key()
 	var l locks
 	l.add(ownName, key, true)
-	asks := d.ID.IsScope() || d.Unused
+	q, args := selectCurrent, []any{[]string{}, 0, key}
 	var used store.Dependents
-	if asks {
+	var first []string
+	var more []any
+	if d.ID.IsScope() || d.Unused { // answered beside what is read of the row itself
 		l.add(membersName, key, true)
+		w := &where{args: args}
+		users := usersOf(store.Use{Of: d.ID, Limit: rules.ShownUsers}, w)
+		q, args = currentText(`, (SELECT coalesce(max(n), 0) FROM (`+users+`) counted), ARRAY(SELECT id FROM (`+users+`) named)`), w.args
+		more = []any{&used.Count, &first}
 	}
 	t.lock(l)
-	if asks { // goes out with what is read of the row itself
-		q, args := usersOf(store.Use{Of: d.ID, Limit: rules.ShownUsers})
-		t.rows(q, args, addUser(&used))
-	}
-	c, err := t.current(d.ID, []string{}, 0)
+	c, err := t.currentAnd(q, args, more...)
 	if err != nil {
 		return core.Resource{}, err
 	}
@@ -248,31 +265,38 @@ func (t *tx) acceptDelete(d store.Delete) (core.Resource, error) {
 		return core.Resource{}, err
 	}
 	if used.Count > 0 {
+		for _, s := range first {
+			id, err := core.ParseID(s)
+			if err != nil {
+				return core.Resource{}, err
+			}
+			used.IDs = append(used.IDs, id)
+		}
 		return core.Resource{}, rules.InUse(c.ID, used)
 	}
-	var row resourceRow
+	var row rows.Resource
 	var found bool
 	if d.Operation != nil {
 		args := append([]any{key, string(d.State), t.s.etag()}, t.s.operationValues(core.Resource{ID: c.ID}, d.Operation)...)
-		t.row(deletingRow, args, &found, row.columns()...)
+		t.row(deletingRow, args, &found, row.Columns()...)
 		if err := t.flush(); err != nil {
 			return core.Resource{}, err
 		}
 		t.changed(store.Change{ID: c.ID, State: d.State, Operation: d.Operation.ID, Work: true})
-		return row.resource()
+		return row.Resource()
 	}
 	var parents []string
-	t.row(deleteRow, []any{key, groupKey(c.ID)}, &found, append([]any{&parents}, row.columns()...)...)
+	t.row(deleteRow, []any{key, groupKey(c.ID)}, &found, append([]any{&parents}, row.Columns()...)...)
 	if err := t.flush(); err != nil {
 		return core.Resource{}, err
 	}
 	t.changed(store.Change{ID: c.ID, Deleted: true})
 	if len(parents) > 0 {
-		if err := t.removeEmptyParents(c.ID, c.Application, parents); err != nil {
+		if err := t.removeEmptyParents(c.ID, c.Application, parents, locks{}); err != nil {
 			return core.Resource{}, err
 		}
 	}
-	return row.resource()
+	return row.Resource()
 }
 
 // groupKey is the key of the group that a resource is in, "" for none.
@@ -308,8 +332,8 @@ const removeEmpty = `WITH apps AS (
 
 // removeEmptyParents removes what was made implicitly with the first member of
 // the application and of the group and has none left (K-5), now that id goes.
-// candidates are the keys of those that may be so.
-func (t *tx) removeEmptyParents(id core.ID, application string, candidates []string) error {
+// candidates are the keys of those that may be so; l are further locks to take.
+func (t *tx) removeEmptyParents(id core.ID, application string, candidates []string, l locks) error {
 	keys := append([]string(nil), candidates...)
 	if application != "" {
 		// An application elsewhere may be the last of its group.
@@ -321,7 +345,6 @@ func (t *tx) removeEmptyParents(id core.ID, application string, candidates []str
 			keys = append(keys, g)
 		}
 	}
-	var l locks
 	for _, k := range keys {
 		l.add(membersName, k, true)
 	}
@@ -332,7 +355,7 @@ func (t *tx) removeEmptyParents(id core.ID, application string, candidates []str
 			return err
 		}
 		c := store.Change{Deleted: true}
-		err := parseID(s, &c.ID)
+		err := rows.ParseID(s, &c.ID)
 		t.changed(c)
 		return err
 	})

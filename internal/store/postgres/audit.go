@@ -10,6 +10,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
@@ -52,7 +53,7 @@ func scanAudit(sc scan) (store.AuditRecord, error) {
 	var r store.AuditRecord
 	var at int64
 	err := sc(&r.Seq, &at, &r.Principal, &r.Action, &r.Target, &r.Allowed, &r.Reason, &r.Source, &r.Request)
-	r.Time = moment(at)
+	r.Time = rows.Moment(at)
 	return r, err
 }
 
@@ -72,7 +73,7 @@ func (s *Store) AuditRecords(ctx context.Context, q store.AuditQuery) (store.Aud
 		w.add(`NOT a.allowed`)
 	}
 	if !q.From.IsZero() {
-		w.add(`a.time >= ?`, column(q.From))
+		w.add(`a.time >= ?`, rows.Column(q.From))
 	}
 	if q.After != "" { // it is at or before To
 		at, seq, err := pageMark(q.After)
@@ -81,14 +82,14 @@ func (s *Store) AuditRecords(ctx context.Context, q store.AuditQuery) (store.Aud
 		}
 		w.add(`(a.time, a.seq) < (?, ?)`, at, seq)
 	} else if !q.To.IsZero() {
-		w.add(`a.time < ?`, column(q.To))
+		w.add(`a.time < ?`, rows.Column(q.To))
 	}
 	text := `SELECT ` + auditColumns + ` FROM audit a` + w.String() + ` ORDER BY a.time DESC, a.seq DESC` + w.limit(q.Limit)
 	var page store.AuditPage
 	err := s.read(ctx, text, w.args, func(sc scan) error {
 		if q.Limit > 0 && len(page.Records) == q.Limit {
 			last := page.Records[q.Limit-1]
-			page.Next = fmt.Sprintf("%d.%d", column(last.Time), last.Seq)
+			page.Next = fmt.Sprintf("%d.%d", rows.Column(last.Time), last.Seq)
 			return nil
 		}
 		r, err := scanAudit(sc)
@@ -106,7 +107,7 @@ func pageMark(s string) (at, seq int64, err error) {
 	a, b, _ := strings.Cut(s, ".")
 	at, err1 := strconv.ParseInt(a, 10, 64)
 	seq, err2 := strconv.ParseInt(b, 10, 64)
-	if first(err1, err2) != nil {
+	if rows.First(err1, err2) != nil {
 		return 0, 0, badPage(s)
 	}
 	return at, seq, nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
@@ -24,11 +25,11 @@ func (s *Store) Append(ctx context.Context, op string, fence int64, messages []s
 	if len(messages) == 0 {
 		return nil
 	}
-	rows := make([]messageRow, len(messages))
+	list := make([]messageRow, len(messages))
 	for i, m := range messages {
-		rows[i] = messageRow{s.nanos(m.Time), m.Text}
+		list[i] = messageRow{s.nanos(m.Time), m.Text}
 	}
-	b, err := json.Marshal(rows)
+	b, err := json.Marshal(list)
 	if err != nil {
 		return core.Errorf(core.CodeInternal, "log of operation %s: %w", op, err)
 	}
@@ -39,7 +40,7 @@ func (s *Store) Append(ctx context.Context, op string, fence int64, messages []s
 		}
 		t.exec(nil, insertMessages, op, string(b))
 		c := store.Change{Kind: store.ChangeMessages, Operation: op}
-		err = parseID(id, &c.ID)
+		err = rows.ParseID(id, &c.ID)
 		t.changed(c)
 		return err
 	})
@@ -47,14 +48,14 @@ func (s *Store) Append(ctx context.Context, op string, fence int64, messages []s
 
 var (
 	markCanceled = `UPDATE operations SET cancel_requested = CASE cancel_requested WHEN 0 THEN $2 ELSE cancel_requested END
-		WHERE id = $1 AND ended = 0 AND worker <> '' AND lease_until > $2 RETURNING ` + bare(operationColumns, "o")
+		WHERE id = $1 AND ended = 0 AND worker <> '' AND lease_until > $2 RETURNING ` + rows.Bare(rows.OperationColumns, "o")
 	// cutOperation ends an operation that no worker holds. The fence grows, for
 	// a worker whose lease ran out.
 	cutOperation = `WITH o AS (UPDATE operations SET state = $2, error = $3, ended = $4, worker = '', lease_until = 0, fence = fence + 1, parked = false, children = 0
 			WHERE id = $1 AND ended = 0 AND lease_until <= $4 RETURNING resource_key, resource_id, parent),
 		r AS (UPDATE resources SET state = $2, etag = $5 FROM o WHERE key = o.resource_key)
 		SELECT resource_id, parent, NULL::text, NULL::text[] FROM o`
-	selectOperation = `SELECT ` + operationColumns + ` FROM operations o WHERE o.id = $1`
+	selectOperation = `SELECT ` + rows.OperationColumns + ` FROM operations o WHERE o.id = $1`
 )
 
 // Cancel implements [store.Queue].
@@ -63,14 +64,14 @@ func (s *Store) Cancel(ctx context.Context, c store.Cancel) (core.Operation, err
 	err := s.write(ctx, func(t *tx) error {
 		t.do(lockOperation, c.Operation)
 		for {
-			var marked operationRow
+			var marked rows.Operation
 			var found bool
-			t.row(markCanceled, []any{c.Operation, s.nanos(c.Now)}, &found, marked.columns()...)
+			t.row(markCanceled, []any{c.Operation, s.nanos(c.Now)}, &found, marked.Columns()...)
 			if err := t.flush(); err != nil {
 				return err
 			}
 			if found {
-				o, err := marked.operation()
+				o, err := marked.Operation()
 				t.changed(store.Change{Kind: store.ChangeCancel, ID: o.ResourceID, Operation: o.ID, State: o.State})
 				out = o
 				return err
@@ -98,7 +99,7 @@ func (s *Store) Cancel(ctx context.Context, c store.Cancel) (core.Operation, err
 
 // cut ends an operation that no worker holds, as Canceled.
 func (t *tx) cut(c store.Cancel) (bool, error) {
-	fail, err := toJSON(c.Error, c.Error == nil)
+	fail, err := rows.ToJSON(c.Error, c.Error == nil)
 	if err != nil {
 		return false, core.Errorf(core.CodeInternal, "cancel operation %s: %w", c.Operation, err)
 	}
@@ -108,13 +109,13 @@ func (t *tx) cut(c store.Cancel) (bool, error) {
 
 // operation reads one operation; nil when it is unknown.
 func (t *tx) operation(id string) (*core.Operation, error) {
-	var row operationRow
+	var row rows.Operation
 	var found bool
-	t.row(selectOperation, []any{id}, &found, row.columns()...)
+	t.row(selectOperation, []any{id}, &found, row.Columns()...)
 	if err := t.flush(); err != nil || !found {
 		return nil, err
 	}
-	o, err := row.operation()
+	o, err := row.Operation()
 	return &o, err
 }
 
@@ -162,10 +163,10 @@ func (s *Store) Sweep(ctx context.Context, w store.Sweep) (int, error) {
 		operations, audit = 0, 0
 		if !w.Operations.IsZero() {
 			t.exec(&operations, `DELETE FROM operations WHERE seq IN (
-				SELECT seq FROM operations WHERE ended > 0 AND ended < $1 ORDER BY ended LIMIT $2 FOR UPDATE SKIP LOCKED)`, column(w.Operations), w.Limit)
+				SELECT seq FROM operations WHERE ended > 0 AND ended < $1 ORDER BY ended LIMIT $2 FOR UPDATE SKIP LOCKED)`, rows.Column(w.Operations), w.Limit)
 		}
 		if !w.Audit.IsZero() {
-			t.exec(&audit, `DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE time < $1 ORDER BY time, seq LIMIT $2 FOR UPDATE SKIP LOCKED)`, column(w.Audit), w.Limit)
+			t.exec(&audit, `DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE time < $1 ORDER BY time, seq LIMIT $2 FOR UPDATE SKIP LOCKED)`, rows.Column(w.Audit), w.Limit)
 		}
 		return t.flush()
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
@@ -32,7 +33,7 @@ func (s *Store) Operations(ctx context.Context, q store.OperationQuery) (store.O
 		}
 		w.add(`o.seq < ?`, seq)
 	}
-	text := `SELECT o.seq, ` + operationColumns + ` FROM operations o` + w.String() + ` ORDER BY o.seq DESC` + w.limit(q.Limit)
+	text := `SELECT o.seq, ` + rows.OperationColumns + ` FROM operations o` + w.String() + ` ORDER BY o.seq DESC` + w.limit(q.Limit)
 	var page store.OperationPage
 	var last int64
 	err := s.read(ctx, text, w.args, func(sc scan) error {
@@ -40,11 +41,11 @@ func (s *Store) Operations(ctx context.Context, q store.OperationQuery) (store.O
 			page.Next = strconv.FormatInt(last, 10)
 			return nil
 		}
-		var row operationRow
-		if err := sc(append([]any{&last}, row.columns()...)...); err != nil {
+		var row rows.Operation
+		if err := sc(append([]any{&last}, row.Columns()...)...); err != nil {
 			return err
 		}
-		o, err := row.operation()
+		o, err := row.Operation()
 		page.Operations = append(page.Operations, o)
 		return err
 	})
@@ -69,7 +70,7 @@ func (s *Store) Messages(ctx context.Context, op string, after int64, limit int)
 		var m store.Message
 		var at int64
 		err := sc(&m.Seq, &at, &m.Text)
-		m.Time = moment(at)
+		m.Time = rows.Moment(at)
 		out = append(out, m)
 		return err
 	})
@@ -94,7 +95,7 @@ func (s *Store) Counts(ctx context.Context, now time.Time) (store.Counts, error)
 			}
 			c.States[state] = all
 			c.Parked, c.Leased, c.Waiting = c.Parked+parked, c.Leased+leased, c.Waiting+all-parked-leased
-			if at := moment(oldest); !at.IsZero() && (c.Oldest.IsZero() || at.Before(c.Oldest)) {
+			if at := rows.Moment(oldest); !at.IsZero() && (c.Oldest.IsZero() || at.Before(c.Oldest)) {
 				c.Oldest = at
 			}
 			return nil
@@ -103,8 +104,7 @@ func (s *Store) Counts(ctx context.Context, now time.Time) (store.Counts, error)
 }
 
 // useWhere is the condition of the rows that use something.
-func useWhere(u store.Use) *where {
-	w := &where{}
+func useWhere(u store.Use, w *where) {
 	switch {
 	case u.Type != "":
 		w.add(`r.type = ?`, strings.ToLower(u.Type))
@@ -118,21 +118,22 @@ func useWhere(u store.Use) *where {
 			w.add(`r.type NOT IN (?, ?)`, strings.ToLower(store.TypeGroup), strings.ToLower(store.TypePlane))
 		}
 	default:
-		w.add(`r.key <> ?`, u.Of.Key())
-		w.conditions = append(w.conditions, `r.key IN (SELECT key FROM resources WHERE application_key = $1
-			UNION SELECT key FROM resources WHERE environment_key = $1 UNION SELECT from_key FROM edges WHERE to_key = $1)`)
+		k := u.Of.Key()
+		w.add(`r.key <> ?`, k)
+		w.add(`r.key IN (SELECT key FROM resources WHERE application_key = ? UNION SELECT key FROM resources WHERE environment_key = ?
+			UNION SELECT from_key FROM edges WHERE to_key = ?)`, k, k, k)
 	}
-	return w
 }
 
-// usersOf answers the first users of something, each beside the count of all.
-func usersOf(u store.Use) (string, []any) {
-	w := useWhere(u)
-	text := `SELECT r.id, count(*) OVER () FROM resources r` + w.String() + ` ORDER BY r.key`
+// usersOf answers the first users of something, each beside the count n of all;
+// the values go to w.
+func usersOf(u store.Use, w *where) string {
+	useWhere(u, w)
+	text := `SELECT r.id, count(*) OVER () AS n FROM resources r` + w.String() + ` ORDER BY r.key`
 	if u.Limit > 0 {
 		text += ` LIMIT ` + strconv.Itoa(u.Limit)
 	}
-	return text, w.args
+	return text
 }
 
 func addUser(d *store.Dependents) func(scan) error {
@@ -142,7 +143,7 @@ func addUser(d *store.Dependents) func(scan) error {
 		if err := sc(&s, &d.Count); err != nil {
 			return err
 		}
-		err := parseID(s, &id)
+		err := rows.ParseID(s, &id)
 		d.IDs = append(d.IDs, id)
 		return err
 	}
@@ -150,7 +151,8 @@ func addUser(d *store.Dependents) func(scan) error {
 
 // Dependents implements [store.Reader].
 func (s *Store) Dependents(ctx context.Context, u store.Use) (d store.Dependents, err error) {
-	q, args := usersOf(u)
-	err = s.read(ctx, q, args, addUser(&d))
+	w := &where{}
+	q := usersOf(u, w)
+	err = s.read(ctx, q, w.args, addUser(&d))
 	return d, err
 }

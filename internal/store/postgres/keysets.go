@@ -7,6 +7,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
@@ -22,7 +23,7 @@ func scanKeyset(sc scan) (store.Keyset, error) {
 	var k store.Keyset
 	var created, changed int64
 	err := sc(&k.Version, &k.State, &k.Wrapped, &created, &changed)
-	k.Created, k.Changed = moment(created), moment(changed)
+	k.Created, k.Changed = rows.Moment(created), rows.Moment(changed)
 	return k, err
 }
 
@@ -87,7 +88,7 @@ func (s *Store) AddKeyset(ctx context.Context, wrapped []byte, now time.Time) (s
 			return rules.KeysetWaits(added.Int64)
 		}
 		at := s.nanos(now)
-		k = store.Keyset{Version: last.Int64 + 1, State: store.KeysetAdded, Wrapped: wrapped, Created: moment(at), Changed: moment(at)}
+		k = store.Keyset{Version: last.Int64 + 1, State: store.KeysetAdded, Wrapped: wrapped, Created: rows.Moment(at), Changed: rows.Moment(at)}
 		t.exec(nil, insertVersion, k.Version, string(k.State), wrapped, at, at)
 		t.exec(nil, openVersion, k.Version)
 		t.changed(store.Change{Kind: store.ChangeKeysets})
@@ -101,7 +102,7 @@ func (s *Store) PromoteKeyset(ctx context.Context, version int64, liveSince, now
 	return s.write(ctx, func(t *tx) error {
 		var behind []string
 		t.do(lockVersions)
-		t.rows(`SELECT name FROM replicas WHERE seen >= $1 AND keyset < $2 ORDER BY name`, []any{column(liveSince), version}, func(sc scan) error {
+		t.rows(`SELECT name FROM replicas WHERE seen >= $1 AND keyset < $2 ORDER BY name`, []any{rows.Column(liveSince), version}, func(sc scan) error {
 			var name string
 			err := sc(&name)
 			behind = append(behind, name)
@@ -167,7 +168,7 @@ func (s *Store) Rewrap(ctx context.Context, version int64, wrapped []byte) error
 
 // Reseal implements [store.Keysets].
 func (s *Store) Reseal(ctx context.Context, r store.Resealing) error {
-	secrets, err := toJSON(r.Secrets, len(r.Secrets) == 0)
+	secrets, err := rows.ToJSON(r.Secrets, len(r.Secrets) == 0)
 	if err != nil {
 		return core.Errorf(core.CodeInternal, "seal %s again: %w", r.ID, err)
 	}
@@ -178,7 +179,7 @@ func (s *Store) Reseal(ctx context.Context, r store.Resealing) error {
 		t.lock(l)
 		t.exec(&n, `UPDATE resources SET properties = $2, secrets = $3, keyset = nullif($4::bigint, 0)
 			WHERE key = $1 AND (etag = $5 OR $5 = '*') AND keyset IS NOT NULL AND (keyset < $4::bigint OR $4::bigint = 0)`,
-			r.ID.Key(), text(r.Properties), secrets, r.Keyset, r.Expect)
+			r.ID.Key(), rows.Text(r.Properties), secrets, r.Keyset, r.Expect)
 		c, err := t.current(r.ID, []string{}, r.Keyset)
 		switch {
 		case err != nil:
@@ -210,11 +211,11 @@ func (s *Store) Heartbeat(ctx context.Context, r store.Replica) error {
 // Replicas implements [store.Keysets].
 func (s *Store) Replicas(ctx context.Context, since time.Time) ([]store.Replica, error) {
 	var out []store.Replica
-	err := s.read(ctx, `SELECT name, started, seen, keyset FROM replicas WHERE seen >= $1 ORDER BY name`, []any{column(since)}, func(sc scan) error {
+	err := s.read(ctx, `SELECT name, started, seen, keyset FROM replicas WHERE seen >= $1 ORDER BY name`, []any{rows.Column(since)}, func(sc scan) error {
 		var r store.Replica
 		var started, seen int64
 		err := sc(&r.Name, &started, &seen, &r.Keyset)
-		r.Started, r.Seen = moment(started), moment(seen)
+		r.Started, r.Seen = rows.Moment(started), rows.Moment(seen)
 		out = append(out, r)
 		return err
 	})

@@ -11,12 +11,13 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
 const (
-	exportResources  = `SELECT ` + resourceColumns + `, ` + edgesOf + `, ` + outputsOf + ` FROM resources r ORDER BY r.key`
-	exportOperations = `SELECT ` + operationColumns + ` FROM operations o ORDER BY o.seq`
+	exportResources  = `SELECT ` + rows.ResourceColumns + `, ` + edgesOf + `, ` + outputsOf + ` FROM resources r ORDER BY r.key`
+	exportOperations = `SELECT ` + rows.OperationColumns + ` FROM operations o ORDER BY o.seq`
 	exportMessages   = `SELECT m.operation, m.seq, m.time, m.text FROM messages m ORDER BY m.operation, m.seq`
 	exportAudit      = `SELECT ` + auditColumns + ` FROM audit a ORDER BY a.seq`
 	countAll         = `SELECT (SELECT count(*) FROM versions), (SELECT count(*) FROM manifests), (SELECT count(*) FROM resources),
@@ -63,18 +64,18 @@ func (s *Store) Export(ctx context.Context, begin func(map[store.Kind]int) error
 			return store.Record{Resource: &r}, err
 		}},
 		{exportOperations, func(sc scan) (store.Record, error) {
-			var row operationRow
-			if err := sc(row.columns()...); err != nil {
+			var row rows.Operation
+			if err := sc(row.Columns()...); err != nil {
 				return store.Record{}, err
 			}
-			o, err := row.operation()
+			o, err := row.Operation()
 			return store.Record{Operation: &o}, err
 		}},
 		{exportMessages, func(sc scan) (store.Record, error) {
 			var m store.MessageRecord
 			var at int64
 			err := sc(&m.Operation, &m.Message.Seq, &at, &m.Message.Text)
-			m.Message.Time = moment(at)
+			m.Message.Time = rows.Moment(at)
 			return store.Record{Message: &m}, err
 		}},
 		{exportAudit, func(sc scan) (store.Record, error) {
@@ -172,7 +173,7 @@ func (t *tx) importRecord(r store.Record) error {
 	switch r.Kind() {
 	case store.KindKeyset:
 		k := r.Keyset
-		t.exec(nil, insertVersion, k.Version, string(k.State), k.Wrapped, column(k.Created), column(k.Changed))
+		t.exec(nil, insertVersion, k.Version, string(k.State), k.Wrapped, rows.Column(k.Created), rows.Column(k.Changed))
 		if k.State != store.KeysetDisabled {
 			t.exec(nil, openVersion, k.Version)
 		}
@@ -185,31 +186,31 @@ func (t *tx) importRecord(r store.Record) error {
 			return err
 		}
 		if len(r.Resource.Outputs) > 0 {
-			rows, err := outputRows(r.Resource.Outputs)
+			list, err := outputRows(r.Resource.Outputs)
 			if err != nil {
 				return err
 			}
-			t.exec(nil, putOutputs, row.ID.Key(), rows)
+			t.exec(nil, putOutputs, row.ID.Key(), list)
 		}
 	case store.KindOperation:
 		o := r.Operation
-		fail, err := toJSON(o.Error, o.Error == nil)
+		fail, err := rows.ToJSON(o.Error, o.Error == nil)
 		if err != nil {
 			return err
 		}
 		// A lease belongs to a worker of then; its fence still counts.
 		t.exec(nil, importOperation, o.ID, o.ResourceID.Key(), o.ResourceID.String(), string(o.Verb), o.APIVersion, string(o.State), fail,
-			o.Group, nullable(o.Parent), o.Parked, o.Children, o.Fence, o.Attempts,
-			column(o.Created), column(o.Started), column(o.Ended), column(o.Deadline), column(o.CancelRequested))
+			o.Group, rows.Nullable(o.Parent), o.Parked, o.Children, o.Fence, o.Attempts,
+			rows.Column(o.Created), rows.Column(o.Started), rows.Column(o.Ended), rows.Column(o.Deadline), rows.Column(o.CancelRequested), o.Trace)
 	case store.KindMessage:
 		m := r.Message
-		t.exec(nil, `INSERT INTO messages (operation, seq, time, text) VALUES ($1, $2, $3, $4)`, m.Operation, m.Message.Seq, column(m.Message.Time), m.Message.Text)
+		t.exec(nil, `INSERT INTO messages (operation, seq, time, text) VALUES ($1, $2, $3, $4)`, m.Operation, m.Message.Seq, rows.Column(m.Message.Time), m.Message.Text)
 	case store.KindAudit:
-		rows, err := auditRows([]store.AuditRecord{*r.Audit}, column)
+		list, err := auditRows([]store.AuditRecord{*r.Audit}, rows.Column)
 		if err != nil {
 			return err
 		}
-		t.exec(nil, insertAudit, rows)
+		t.exec(nil, insertAudit, list)
 	default:
 		return core.Errorf(core.CodeInvalidContent, "a record holds nothing that this release knows")
 	}
@@ -217,8 +218,8 @@ func (t *tx) importRecord(r store.Record) error {
 }
 
 const importOperation = `INSERT INTO operations (id, resource_key, resource_id, verb, api_version, state, error, grp, parent,
-	parked, children, fence, attempts, created, started, ended, deadline, cancel_requested)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`
+	parked, children, fence, attempts, created, started, ended, deadline, cancel_requested, trace)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`
 
 // Integrity implements [store.Portable]. PostgreSQL checks references and
 // uniqueness as it writes; what can go wrong below that is that an index and its

@@ -10,6 +10,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
@@ -41,7 +42,7 @@ func leaseText(from string) string {
 		ORDER BY w.created, w.seq LIMIT ($4 - t.n) / t.groups + 1 FOR UPDATE SKIP LOCKED) p),
 	leased AS (UPDATE operations o SET worker = $2, fence = fence + 1, lease_until = $3, attempts = attempts + 1,
 		started = CASE started WHEN 0 THEN $1 ELSE started END FROM picked WHERE o.seq = picked.seq RETURNING picked.n, o.*)
-	SELECT ` + operationColumns + `, ` + resourceColumns + `, ` + outputsOf + `
+	SELECT ` + rows.OperationColumns + `, ` + rows.ResourceColumns + `, ` + outputsOf + `
 	FROM leased o JOIN resources r ON r.key = o.resource_key ORDER BY o.n, o.created, o.seq`
 }
 
@@ -65,7 +66,7 @@ func (s *Store) Lease(ctx context.Context, l store.Lease) ([]store.Leased, error
 		s.turn.Lock()
 		group, after := s.turn.group, s.turn.set
 		s.turn.Unlock()
-		args := []any{s.nanos(l.Now), l.Worker, column(l.Until), l.Max - len(out)}
+		args := []any{s.nanos(l.Now), l.Worker, rows.Column(l.Until), l.Max - len(out)}
 		var got []store.Leased
 		var err error
 		if after {
@@ -94,19 +95,19 @@ func (s *Store) Lease(ctx context.Context, l store.Lease) ([]store.Leased, error
 func (s *Store) leaseSome(ctx context.Context, q string, args []any) ([]store.Leased, error) {
 	var out []store.Leased
 	err := s.single(ctx, q, args, func(sc scan) error {
-		var operation operationRow
-		var resource resourceRow
+		var operation rows.Operation
+		var resource rows.Resource
 		var outputs string
-		if err := sc(append(append(operation.columns(), resource.columns()...), &outputs)...); err != nil {
+		if err := sc(append(append(operation.Columns(), resource.Columns()...), &outputs)...); err != nil {
 			return err
 		}
 		var l store.Leased
 		var err1, err2, err3 error
-		l.Operation, err1 = operation.operation()
-		l.Resource, err2 = resource.resource()
+		l.Operation, err1 = operation.Operation()
+		l.Resource, err2 = resource.Resource()
 		l.Outputs, err3 = rules.ParseOutputs(outputs)
 		out = append(out, l)
-		return first(err1, err2, err3)
+		return rows.First(err1, err2, err3)
 	})
 	return out, err
 }
@@ -148,7 +149,7 @@ func (s *Store) single(ctx context.Context, q string, args []any, each func(scan
 // Renew implements [store.Queue].
 func (s *Store) Renew(ctx context.Context, op string, fence int64, until time.Time) error {
 	found := false
-	err := s.single(ctx, `UPDATE operations SET lease_until = $3`+held+` AND worker <> '' RETURNING 1`, []any{op, fence, column(until)}, func(sc scan) error {
+	err := s.single(ctx, `UPDATE operations SET lease_until = $3`+held+` AND worker <> '' RETURNING 1`, []any{op, fence, rows.Column(until)}, func(sc scan) error {
 		found = true
 		var one int
 		return sc(&one)
@@ -190,7 +191,7 @@ func (t *tx) fenced(op string, fence int64) error {
 
 func (t *tx) changedOperation(id, op string, state core.State, work bool) error {
 	c := store.Change{Operation: op, State: state, Work: work}
-	err := parseID(id, &c.ID)
+	err := rows.ParseID(id, &c.ID)
 	t.changed(c)
 	return err
 }
@@ -253,15 +254,15 @@ const putOutputs = `INSERT INTO outputs (resource_key, key, ordinal, id, local_i
 		managed = excluded.managed, depends_on = excluded.depends_on, handle = excluded.handle`
 
 func outputRows(put []core.Output) (string, error) {
-	rows := make([]outputRow, len(put))
+	list := make([]outputRow, len(put))
 	for i, o := range put {
-		depends, err := toJSON(o.DependsOn, len(o.DependsOn) == 0)
+		depends, err := rows.ToJSON(o.DependsOn, len(o.DependsOn) == 0)
 		if err != nil {
 			return "", core.Errorf(core.CodeInternal, "save output %s: %w", o.ID, err)
 		}
-		rows[i] = outputRow{o.ID.Key(), o.ID.String(), o.LocalID, string(o.State), o.Managed, depends, text(o.Handle)}
+		list[i] = outputRow{o.ID.Key(), o.ID.String(), o.LocalID, string(o.State), o.Managed, depends, rows.Text(o.Handle)}
 	}
-	b, err := json.Marshal(rows)
+	b, err := json.Marshal(list)
 	if err != nil {
 		return "", core.Errorf(core.CodeInternal, "save outputs: %w", err)
 	}
@@ -322,7 +323,7 @@ var (
 
 // End implements [store.Queue].
 func (s *Store) End(ctx context.Context, e store.Ending) error {
-	fail, err := toJSON(e.Error, e.Error == nil)
+	fail, err := rows.ToJSON(e.Error, e.Error == nil)
 	if err != nil {
 		return core.Errorf(core.CodeInternal, "end operation %s: %w", e.Operation, err)
 	}
@@ -332,7 +333,7 @@ func (s *Store) End(ctx context.Context, e store.Ending) error {
 		switch {
 		case e.Removed:
 		case e.Resource != nil:
-			secrets, err := toJSON(e.Resource.Secrets, len(e.Resource.Secrets) == 0)
+			secrets, err := rows.ToJSON(e.Resource.Secrets, len(e.Resource.Secrets) == 0)
 			if err != nil {
 				return core.Errorf(core.CodeInternal, "end operation %s: %w", e.Operation, err)
 			}
@@ -340,7 +341,7 @@ func (s *Store) End(ctx context.Context, e store.Ending) error {
 			if keyset == 0 && rules.LooksSealed(*e.Resource) {
 				keyset = -1
 			}
-			q, args = endReplaced, append(args, s.etag(), text(e.Resource.Properties), text(e.Resource.Status), secrets, keyset)
+			q, args = endReplaced, append(args, s.etag(), rows.Text(e.Resource.Properties), rows.Text(e.Resource.Status), secrets, keyset)
 		default:
 			q, args = endKept, append(args, s.etag())
 		}
@@ -373,21 +374,23 @@ func (t *tx) endWith(e store.Ending, q string, args []any) (found bool, err erro
 		return found, err
 	}
 	change := store.Change{Operation: e.Operation, State: e.State, Deleted: e.Removed}
-	if err := parseID(id, &change.ID); err != nil {
+	if err := rows.ParseID(id, &change.ID); err != nil {
 		return true, err
 	}
 	t.changed(change)
+	// The locks of both in one statement: in its order nobody waits in a circle.
+	var l locks
+	l.add(childrenName, parent.String, true)
 	if len(parents) > 0 {
-		if err := t.removeEmptyParents(change.ID, application.String, parents); err != nil {
+		if err := t.removeEmptyParents(change.ID, application.String, parents, l); err != nil {
 			return true, err
 		}
+	} else {
+		t.lock(l)
 	}
 	if parent.String == "" {
 		return true, nil
 	}
-	var l locks
-	l.add(childrenName, parent.String, true)
-	t.lock(l)
 	var waits, parked bool
 	var state string
 	t.row(`UPDATE operations SET `+liveChildren+` WHERE id = $1 AND ended = 0 AND parked RETURNING resource_id, state, parked`,
@@ -403,5 +406,5 @@ func (s *Store) Pending(ctx context.Context) (int, time.Time, error) {
 	var n int
 	var next sql.NullInt64
 	_, err := s.readRow(ctx, `SELECT count(*), min(lease_until) FILTER (WHERE lease_until > 0) FROM operations WHERE ended = 0`, nil, &n, &next)
-	return n, moment(next.Int64), err
+	return n, rows.Moment(next.Int64), err
 }

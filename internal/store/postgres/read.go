@@ -7,6 +7,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
@@ -45,36 +46,36 @@ func (w *where) limit(n int) string {
 
 // Get implements [store.Reader].
 func (s *Store) Get(ctx context.Context, id core.ID) (core.Resource, *core.Operation, error) {
-	var resource resourceRow
-	var operation operationRow
-	found, err := s.readRow(ctx, `SELECT `+resourceColumns+`, `+operationColumns+`
+	var resource rows.Resource
+	var operation rows.Operation
+	found, err := s.readRow(ctx, `SELECT `+rows.ResourceColumns+`, `+rows.OperationColumns+`
 		FROM resources r LEFT JOIN operations o ON o.resource_key = r.key AND o.ended = 0 WHERE r.key = $1`,
-		[]any{id.Key()}, append(resource.columns(), operation.columns()...)...)
+		[]any{id.Key()}, append(resource.Columns(), operation.Columns()...)...)
 	if err != nil {
 		return core.Resource{}, nil, err
 	}
 	if !found {
 		return core.Resource{}, nil, rules.NotFound(id)
 	}
-	r, err := resource.resource()
-	if err != nil || !operation.id.Valid {
+	r, err := resource.Resource()
+	if err != nil || !operation.Found() {
 		return r, nil, s.fault("read", err)
 	}
-	o, err := operation.operation()
+	o, err := operation.Operation()
 	return r, &o, s.fault("read", err)
 }
 
 // Operation implements [store.Reader].
 func (s *Store) Operation(ctx context.Context, id string) (core.Operation, error) {
-	var row operationRow
-	found, err := s.readRow(ctx, selectOperation, []any{id}, row.columns()...)
+	var row rows.Operation
+	found, err := s.readRow(ctx, selectOperation, []any{id}, row.Columns()...)
 	if err != nil {
 		return core.Operation{}, err
 	}
 	if !found {
 		return core.Operation{}, rules.OperationNotFound(id)
 	}
-	o, err := row.operation()
+	o, err := row.Operation()
 	return o, s.fault("read", err)
 }
 
@@ -93,18 +94,18 @@ func (s *Store) Outputs(ctx context.Context, id core.ID) ([]core.Output, error) 
 // another page nor hides one.
 func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 	w := listWhere(q)
-	text := `SELECT ` + resourceColumns + ` FROM resources r` + w.String() + ` ORDER BY r.key` + w.limit(q.Limit)
+	text := `SELECT ` + rows.ResourceColumns + ` FROM resources r` + w.String() + ` ORDER BY r.key` + w.limit(q.Limit)
 	var page store.Page
 	err := s.read(ctx, text, w.args, func(sc scan) error {
 		if q.Limit > 0 && len(page.Resources) == q.Limit {
 			page.Next = page.Resources[q.Limit-1].ID.Key()
 			return nil
 		}
-		var row resourceRow
-		if err := sc(row.columns()...); err != nil {
+		var row rows.Resource
+		if err := sc(row.Columns()...); err != nil {
 			return err
 		}
-		r, err := row.resource()
+		r, err := row.Resource()
 		page.Resources = append(page.Resources, r)
 		return err
 	})
@@ -160,7 +161,7 @@ func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 	}
 	g := store.Graph{Outputs: map[string][]core.Output{}}
 	err := s.read(ctx, `WITH RECURSIVE reached (key) AS (`+members+` UNION SELECT e.to_key FROM reached JOIN edges e ON e.from_key = reached.key)
-		SELECT `+resourceColumns+`, `+edgesOf+`, `+outputsOf+` FROM reached JOIN resources r ON r.key = reached.key ORDER BY r.key`, args, func(sc scan) error {
+		SELECT `+rows.ResourceColumns+`, `+edgesOf+`, `+outputsOf+` FROM reached JOIN resources r ON r.key = reached.key ORDER BY r.key`, args, func(sc scan) error {
 		rec, err := scanResource(sc)
 		if err != nil {
 			return err
@@ -182,14 +183,14 @@ func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 const edgesOf = `(SELECT coalesce(json_agg(json_build_array(e.to_id, e.kind, e.name) ORDER BY e.to_key, e.kind, e.name), '[]')::text
 	FROM edges e WHERE e.from_key = r.key)`
 
-// scanResource reads resourceColumns, edgesOf and outputsOf.
+// scanResource reads rows.ResourceColumns, edgesOf and outputsOf.
 func scanResource(sc scan) (store.ResourceRecord, error) {
-	var row resourceRow
+	var row rows.Resource
 	var edges, outputs string
-	if err := sc(append(row.columns(), &edges, &outputs)...); err != nil {
+	if err := sc(append(row.Columns(), &edges, &outputs)...); err != nil {
 		return store.ResourceRecord{}, err
 	}
-	r, err := row.resource()
+	r, err := row.Resource()
 	if err != nil {
 		return store.ResourceRecord{}, err
 	}

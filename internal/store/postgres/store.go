@@ -22,6 +22,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,9 @@ type Options struct {
 	// Sweep is how often the change feed is read without being told, nil is a
 	// second. It bounds how late a change is heard of when notifications fail.
 	Sweep time.Duration
+
+	// dial makes the connections that writes and reads go over; tests only.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Store is one process's connection to the database.
@@ -112,12 +116,19 @@ func Open(ctx context.Context, dsn string, o Options) (_ *Store, err error) {
 	if err := s.migrate(ctx, config.ConnConfig); err != nil {
 		return nil, err
 	}
+	if s.feed, err = startFeed(ctx, s, config.Copy(), o); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.feed.stop()
+		}
+	}()
+	if o.dial != nil {
+		config.ConnConfig.DialFunc = o.dial
+	}
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, s.fault("opened", err)
-	}
-	if s.feed, err = startFeed(ctx, s, config, o); err != nil {
-		s.pool.Close()
-		return nil, err
 	}
 	return s, nil
 }

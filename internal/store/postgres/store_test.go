@@ -58,5 +58,3 @@ func open(t *testing.T, options ...storetest.Option) store.Store {
 
 // TestStore_D43 runs the conformance suite against a real PostgreSQL.
 func TestStore_D43(t *testing.T) { storetest.Run(t, open) }
-
-func TestMain(m *testing.M) { pgtest.Main(m) }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"strings"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
@@ -34,7 +36,7 @@ func (t *tx) current(id core.ID, keys []string, keyset int64) (rules.Standing, e
 		&cluster, &namespace, &kind, &name, &uid, &application, &system, &c.Live, &oldest, &c.Open); err != nil {
 		return rules.Standing{}, err
 	}
-	if err := first(json.Unmarshal([]byte(known), &c.Known), parseID(stored.String, &c.ID), fromJSON(system, &c.System)); err != nil {
+	if err := rows.First(json.Unmarshal([]byte(known), &c.Known), rows.ParseID(stored.String, &c.ID), rows.FromJSON(system, &c.System)); err != nil {
 		return rules.Standing{}, err
 	}
 	c.Exists, c.ETag, c.State, c.Application = stored.Valid, etag.String, core.State(state.String), application.String
@@ -62,19 +64,13 @@ func (s *Store) accept(t *tx, w store.Write) (core.Resource, error) {
 	if err != nil {
 		return r, err
 	}
-	for _, p := range missing {
+	for i := range missing {
+		p := &missing[i]
 		p.ETag, p.Implicit = s.etag(), true
-		values, err := resourceValues(p, store.TypeOf(p.ID))
-		if err != nil {
-			return r, err
-		}
-		if _, err := t.exec(insertResource, values...); err != nil {
-			return r, err
-		}
 		t.changed(store.Change{ID: p.ID, State: p.State})
 	}
 	r.ETag = s.etag()
-	if err := t.putResource(r, c.Exists); err != nil {
+	if err := t.putResources(append(missing, r)); err != nil {
 		return r, err
 	}
 	if err := t.putEdges(r.ID, w.Edges, c.Exists); err != nil {
@@ -84,24 +80,24 @@ func (s *Store) accept(t *tx, w store.Write) (core.Resource, error) {
 		return r, err
 	}
 	if c.Moved(r) {
-		if err := t.removeEmptyParents(r.ID, c.Application); err != nil {
+		if err := t.removeEmptyParents(r.ID, c.Application, true); err != nil {
 			return r, err
 		}
 	}
 	return r, nil
 }
 
-// putResource writes a whole row.
-func (t *tx) putResource(r core.Resource, exists bool) error {
-	values, err := resourceValues(r, store.TypeOf(r.ID))
-	if err != nil {
-		return err
+// putResources writes whole rows, in one statement.
+func (t *tx) putResources(rs []core.Resource) error {
+	var all []any
+	for _, r := range rs {
+		values, err := rows.ResourceValues(r, store.TypeOf(r.ID))
+		if err != nil {
+			return err
+		}
+		all = append(all, values...)
 	}
-	if exists {
-		_, err = t.exec(updateResource, append(values[3:], values[0])...)
-	} else {
-		_, err = t.exec(insertResource, values...)
-	}
+	_, err := t.exec(insertColumns+valueList+strings.Repeat(", "+valueList, len(rs)-1)+replaceResource, all...)
 	return err
 }
 
@@ -144,7 +140,7 @@ func (s *Store) putOperation(t *tx, r core.Resource, o *core.Operation) error {
 	if o != nil {
 		change.Operation, change.Work = o.ID, true
 		if _, err := t.exec(insertOperation, o.ID, r.ID.Key(), r.ID.String(), string(o.Verb), o.APIVersion, string(o.State),
-			o.Group, nullable(o.Parent), s.nanos(o.Created), column(o.Deadline), o.Trace); err != nil {
+			o.Group, rows.Nullable(o.Parent), s.nanos(o.Created), rows.Column(o.Deadline), o.Trace); err != nil {
 			return err
 		}
 	}
@@ -181,22 +177,22 @@ func (s *Store) acceptDelete(t *tx, d store.Delete) (core.Resource, error) {
 		}
 	}
 	if d.Operation == nil {
-		var row resourceRow
-		if _, err := t.row(`DELETE FROM resources WHERE key = ? RETURNING `+bare(resourceColumns, "r"), []any{d.ID.Key()}, row.columns()...); err != nil {
+		var row rows.Resource
+		if _, err := t.row(`DELETE FROM resources WHERE key = ? RETURNING `+rows.Bare(rows.ResourceColumns, "r"), []any{d.ID.Key()}, row.Columns()...); err != nil {
 			return core.Resource{}, err
 		}
 		t.changed(store.Change{ID: c.ID, Deleted: true})
-		if err := t.removeEmptyParents(c.ID, c.Application); err != nil {
+		if err := t.removeEmptyParents(c.ID, c.Application, false); err != nil {
 			return core.Resource{}, err
 		}
-		return row.resource()
+		return row.Resource()
 	}
-	var row resourceRow
-	if _, err := t.row(`UPDATE resources SET state = ?, etag = ? WHERE key = ? RETURNING `+bare(resourceColumns, "r"),
-		[]any{string(d.State), s.etag(), d.ID.Key()}, row.columns()...); err != nil {
+	var row rows.Resource
+	if _, err := t.row(`UPDATE resources SET state = ?, etag = ? WHERE key = ? RETURNING `+rows.Bare(rows.ResourceColumns, "r"),
+		[]any{string(d.State), s.etag(), d.ID.Key()}, row.Columns()...); err != nil {
 		return core.Resource{}, err
 	}
-	r, err := row.resource()
+	r, err := row.Resource()
 	if err != nil {
 		return r, err
 	}
@@ -214,15 +210,19 @@ const (
 )
 
 // removeEmptyParents removes what was made implicitly with the first member of
-// the application and of the group and has none left (K-5), now that id went.
-func (t *tx) removeEmptyParents(id core.ID, applicationKey string) error {
-	scopes := []core.ID{id.Scope()}
+// the application and of the group and has none left (K-5), now that id went, or
+// moved to another application and still stands in its group.
+func (t *tx) removeEmptyParents(id core.ID, applicationKey string, stands bool) error {
+	var scopes []core.ID
+	if !stands {
+		scopes = append(scopes, id.Scope())
+	}
 	if applicationKey != "" && applicationKey != id.Key() {
 		gone, err := t.removeImplicit(removeEmptyApplication, applicationKey)
 		if err != nil {
 			return err
 		}
-		if scope := gone.Scope(); !gone.IsZero() && !scope.Equal(scopes[0]) {
+		if scope := gone.Scope(); !gone.IsZero() && !scope.Equal(id.Scope()) {
 			scopes = append(scopes, scope)
 		}
 	}
@@ -246,7 +246,7 @@ func (t *tx) removeImplicit(q string, args ...any) (core.ID, error) {
 		return core.ID{}, err
 	}
 	var id core.ID
-	if err := parseID(s, &id); err != nil {
+	if err := rows.ParseID(s, &id); err != nil {
 		return id, err
 	}
 	t.changed(store.Change{ID: id, Deleted: true})

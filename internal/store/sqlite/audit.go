@@ -10,6 +10,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
@@ -52,7 +53,7 @@ func scanAudit(sc scan) (store.AuditRecord, error) {
 	var r store.AuditRecord
 	var at int64
 	err := sc(&r.Seq, &at, &r.Principal, &r.Action, &r.Target, &r.Allowed, &r.Reason, &r.Source, &r.Request)
-	r.Time = moment(at)
+	r.Time = rows.Moment(at)
 	return r, err
 }
 
@@ -76,7 +77,7 @@ func (s *Store) AuditRecords(ctx context.Context, q store.AuditQuery) (store.Aud
 		add(`a.allowed = 0`)
 	}
 	if !q.From.IsZero() {
-		add(`a.time >= ?`, column(q.From))
+		add(`a.time >= ?`, rows.Column(q.From))
 	}
 	if q.After != "" { // it is at or before To
 		at, seq, err := pageMark(q.After)
@@ -85,7 +86,7 @@ func (s *Store) AuditRecords(ctx context.Context, q store.AuditQuery) (store.Aud
 		}
 		add(`(a.time, a.seq) < (?, ?)`, at, seq)
 	} else if !q.To.IsZero() {
-		add(`a.time < ?`, column(q.To))
+		add(`a.time < ?`, rows.Column(q.To))
 	}
 	text := `SELECT ` + auditColumns + ` FROM audit a WHERE ` + strings.Join(where, ` AND `) + ` ORDER BY a.time DESC, a.seq DESC`
 	if q.Limit > 0 {
@@ -96,7 +97,7 @@ func (s *Store) AuditRecords(ctx context.Context, q store.AuditQuery) (store.Aud
 	err := s.readRows(ctx, text, args, func(sc scan) error {
 		if q.Limit > 0 && len(page.Records) == q.Limit {
 			last := page.Records[q.Limit-1]
-			page.Next = fmt.Sprintf("%d.%d", column(last.Time), last.Seq)
+			page.Next = fmt.Sprintf("%d.%d", rows.Column(last.Time), last.Seq)
 			return nil
 		}
 		r, err := scanAudit(sc)
@@ -114,7 +115,7 @@ func pageMark(s string) (at, seq int64, err error) {
 	a, b, _ := strings.Cut(s, ".")
 	at, err1 := strconv.ParseInt(a, 10, 64)
 	seq, err2 := strconv.ParseInt(b, 10, 64)
-	if first(err1, err2) != nil {
+	if rows.First(err1, err2) != nil {
 		return 0, 0, badPage(s)
 	}
 	return at, seq, nil

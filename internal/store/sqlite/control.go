@@ -7,6 +7,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
@@ -24,11 +25,11 @@ func (s *Store) Append(ctx context.Context, op string, fence int64, messages []s
 	if len(messages) == 0 {
 		return nil
 	}
-	rows := make([]messageRow, len(messages))
+	list := make([]messageRow, len(messages))
 	for i, m := range messages {
-		rows[i] = messageRow{s.nanos(m.Time), m.Text}
+		list[i] = messageRow{s.nanos(m.Time), m.Text}
 	}
-	b, err := json.Marshal(rows)
+	b, err := json.Marshal(list)
 	if err != nil {
 		return core.Errorf(core.CodeInternal, "log of operation %s: %w", op, err)
 	}
@@ -45,7 +46,7 @@ func (s *Store) Append(ctx context.Context, op string, fence int64, messages []s
 			return err
 		}
 		c := store.Change{Kind: store.ChangeMessages, Operation: op}
-		err = parseID(id, &c.ID)
+		err = rows.ParseID(id, &c.ID)
 		t.changed(c)
 		return err
 	})
@@ -64,7 +65,7 @@ func (s *Store) Cancel(ctx context.Context, c store.Cancel) (core.Operation, err
 func (s *Store) cancel(t *tx, c store.Cancel) (core.Operation, error) {
 	now := s.nanos(c.Now)
 	o, err := t.operation(`UPDATE operations SET cancel_requested = CASE cancel_requested WHEN 0 THEN ?1 ELSE cancel_requested END
-		WHERE id = ?2 AND ended = 0 AND worker <> '' AND lease_until > ?1 RETURNING `+bare(operationColumns, "o"), now, c.Operation)
+		WHERE id = ?2 AND ended = 0 AND worker <> '' AND lease_until > ?1 RETURNING `+rows.Bare(rows.OperationColumns, "o"), now, c.Operation)
 	if err != nil {
 		return core.Operation{}, err
 	}
@@ -75,7 +76,7 @@ func (s *Store) cancel(t *tx, c store.Cancel) (core.Operation, error) {
 	if o, err = s.cut(t, c); err != nil || o != nil {
 		return deref(o), err
 	}
-	if o, err = t.operation(`SELECT `+operationColumns+` FROM operations o WHERE o.id = ?`, c.Operation); err != nil {
+	if o, err = t.operation(`SELECT `+rows.OperationColumns+` FROM operations o WHERE o.id = ?`, c.Operation); err != nil {
 		return core.Operation{}, err
 	}
 	return core.Operation{}, rules.NotCancelable(c.Operation, o)
@@ -84,12 +85,12 @@ func (s *Store) cancel(t *tx, c store.Cancel) (core.Operation, error) {
 // cut ends an operation that no worker holds, as Canceled; nil when there is no
 // such operation. The fence grows, for a worker whose lease ran out.
 func (s *Store) cut(t *tx, c store.Cancel) (*core.Operation, error) {
-	fail, err := toJSON(c.Error, c.Error == nil)
+	fail, err := rows.ToJSON(c.Error, c.Error == nil)
 	if err != nil {
 		return nil, core.Errorf(core.CodeInternal, "cancel operation %s: %w", c.Operation, err)
 	}
 	o, err := t.operation(`UPDATE operations SET state = ?, error = ?, ended = ?, worker = '', lease_until = 0, fence = fence + 1, parked = 0, children = 0
-		WHERE id = ? AND ended = 0 AND lease_until <= ? RETURNING `+bare(operationColumns, "o"),
+		WHERE id = ? AND ended = 0 AND lease_until <= ? RETURNING `+rows.Bare(rows.OperationColumns, "o"),
 		string(core.StateCanceled), fail, s.nanos(c.Now), c.Operation, s.nanos(c.Now))
 	if err != nil || o == nil {
 		return nil, err
@@ -104,15 +105,15 @@ func deref(o *core.Operation) core.Operation {
 	return *o
 }
 
-// operation runs a statement that answers operationColumns of one operation at
+// operation runs a statement that answers rows.OperationColumns of one operation at
 // most; nil when it answers none.
 func (t *tx) operation(q string, args ...any) (*core.Operation, error) {
-	var row operationRow
-	found, err := t.row(q, args, row.columns()...)
+	var row rows.Operation
+	found, err := t.row(q, args, row.Columns()...)
 	if err != nil || !found {
 		return nil, err
 	}
-	o, err := row.operation()
+	o, err := row.Operation()
 	return &o, err
 }
 
@@ -158,8 +159,8 @@ func (s *Store) Sweep(ctx context.Context, w store.Sweep) (int, error) {
 			before int64
 			q      string
 		}{
-			{column(w.Operations), `DELETE FROM operations WHERE row IN (SELECT row FROM operations WHERE ended > 0 AND ended < ? ORDER BY ended LIMIT ?)`},
-			{column(w.Audit), `DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE time < ? ORDER BY time LIMIT ?)`},
+			{rows.Column(w.Operations), `DELETE FROM operations WHERE row IN (SELECT row FROM operations WHERE ended > 0 AND ended < ? ORDER BY ended LIMIT ?)`},
+			{rows.Column(w.Audit), `DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE time < ? ORDER BY time LIMIT ?)`},
 		} {
 			if one.before == 0 {
 				continue

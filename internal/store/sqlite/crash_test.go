@@ -207,7 +207,7 @@ func childHold(dir string) {
 	if err != nil {
 		fail(err)
 	}
-	for _, step := range storetest.CrashSteps()[:9] { // until the parent is parked
+	for _, step := range storetest.CrashSteps()[:10] { // until the parent is parked
 		if err := step.Do(ctx, s); err != nil {
 			fail(fmt.Errorf("%s: %w", step.Name, err))
 		}

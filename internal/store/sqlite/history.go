@@ -8,6 +8,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
@@ -39,7 +40,7 @@ func (s *Store) Operations(ctx context.Context, q store.OperationQuery) (store.O
 		}
 		add(`o.row < ?`, row)
 	}
-	text := `SELECT o.row, ` + operationColumns + ` FROM operations o`
+	text := `SELECT o.row, ` + rows.OperationColumns + ` FROM operations o`
 	if len(where) > 0 {
 		text += ` WHERE ` + strings.Join(where, ` AND `)
 	}
@@ -55,11 +56,11 @@ func (s *Store) Operations(ctx context.Context, q store.OperationQuery) (store.O
 			page.Next = strconv.FormatInt(last, 10)
 			return nil
 		}
-		var row operationRow
-		if err := sc(append([]any{&last}, row.columns()...)...); err != nil {
+		var row rows.Operation
+		if err := sc(append([]any{&last}, row.Columns()...)...); err != nil {
 			return err
 		}
-		o, err := row.operation()
+		o, err := row.Operation()
 		page.Operations = append(page.Operations, o)
 		return err
 	})
@@ -83,7 +84,7 @@ func (s *Store) Messages(ctx context.Context, op string, after int64, limit int)
 		var m store.Message
 		var at int64
 		err := sc(&m.Seq, &at, &m.Text)
-		m.Time = moment(at)
+		m.Time = rows.Moment(at)
 		out = append(out, m)
 		return err
 	})
@@ -108,7 +109,7 @@ func (s *Store) Counts(ctx context.Context, now time.Time) (store.Counts, error)
 			}
 			c.States[state] = all
 			c.Parked, c.Leased, c.Waiting = c.Parked+parked, c.Leased+leased, c.Waiting+all-parked-leased
-			if at := moment(oldest); !at.IsZero() && (c.Oldest.IsZero() || at.Before(c.Oldest)) {
+			if at := rows.Moment(oldest); !at.IsZero() && (c.Oldest.IsZero() || at.Before(c.Oldest)) {
 				c.Oldest = at
 			}
 			return nil
@@ -152,7 +153,7 @@ func addUser(d *store.Dependents) func(scan) error {
 		if err := sc(&s, &d.Count); err != nil {
 			return err
 		}
-		err := parseID(s, &id)
+		err := rows.ParseID(s, &id)
 		d.IDs = append(d.IDs, id)
 		return err
 	}

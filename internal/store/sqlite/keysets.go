@@ -7,6 +7,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
@@ -20,7 +21,7 @@ func scanKeyset(sc scan) (store.Keyset, error) {
 	var k store.Keyset
 	var created, changed int64
 	err := sc(&k.Version, &k.State, &k.Wrapped, &created, &changed)
-	k.Created, k.Changed = moment(created), moment(changed)
+	k.Created, k.Changed = rows.Moment(created), rows.Moment(changed)
 	return k, err
 }
 
@@ -81,7 +82,7 @@ func (s *Store) AddKeyset(ctx context.Context, wrapped []byte, now time.Time) (s
 			return rules.KeysetWaits(added.Int64)
 		}
 		at := s.nanos(now)
-		k = store.Keyset{Version: last.Int64 + 1, State: store.KeysetAdded, Wrapped: wrapped, Created: moment(at), Changed: moment(at)}
+		k = store.Keyset{Version: last.Int64 + 1, State: store.KeysetAdded, Wrapped: wrapped, Created: rows.Moment(at), Changed: rows.Moment(at)}
 		if _, err := t.exec(insertVersion, k.Version, string(k.State), wrapped, at, at); err != nil {
 			return err
 		}
@@ -103,7 +104,7 @@ func (s *Store) PromoteKeyset(ctx context.Context, version int64, liveSince, now
 			return rules.KeysetNot(version, k, store.KeysetAdded)
 		}
 		var behind []string
-		if err := t.rows(`SELECT name FROM replicas WHERE seen >= ? AND keyset < ? ORDER BY name`, []any{column(liveSince), version}, func(sc scan) error {
+		if err := t.rows(`SELECT name FROM replicas WHERE seen >= ? AND keyset < ? ORDER BY name`, []any{rows.Column(liveSince), version}, func(sc scan) error {
 			var name string
 			err := sc(&name)
 			behind = append(behind, name)
@@ -163,7 +164,7 @@ func (s *Store) Rewrap(ctx context.Context, version int64, wrapped []byte) error
 
 // Reseal implements [store.Keysets].
 func (s *Store) Reseal(ctx context.Context, r store.Resealing) error {
-	secrets, err := toJSON(r.Secrets, len(r.Secrets) == 0)
+	secrets, err := rows.ToJSON(r.Secrets, len(r.Secrets) == 0)
 	if err != nil {
 		return core.Errorf(core.CodeInternal, "seal %s again: %w", r.ID, err)
 	}
@@ -180,7 +181,7 @@ func (s *Store) Reseal(ctx context.Context, r store.Resealing) error {
 		}
 		n, err := t.exec(`UPDATE resources SET properties = ?, secrets = ?, keyset = ?
 			WHERE key = ? AND (etag = ? OR ? = '*') AND keyset IS NOT NULL AND (keyset < ? OR ? = 0)`,
-			text(r.Properties), secrets, version(r.Keyset), r.ID.Key(), r.Expect, r.Expect, r.Keyset, r.Keyset)
+			rows.Text(r.Properties), secrets, rows.Version(r.Keyset), r.ID.Key(), r.Expect, r.Expect, r.Keyset, r.Keyset)
 		if err == nil && n == 0 {
 			err = rules.ChangedError(r.ID)
 		}
@@ -214,11 +215,11 @@ func (s *Store) Heartbeat(ctx context.Context, r store.Replica) error {
 // Replicas implements [store.Keysets].
 func (s *Store) Replicas(ctx context.Context, since time.Time) ([]store.Replica, error) {
 	var out []store.Replica
-	err := s.readRows(ctx, `SELECT name, started, seen, keyset FROM replicas WHERE seen >= ? ORDER BY name`, []any{column(since)}, func(sc scan) error {
+	err := s.readRows(ctx, `SELECT name, started, seen, keyset FROM replicas WHERE seen >= ? ORDER BY name`, []any{rows.Column(since)}, func(sc scan) error {
 		var r store.Replica
 		var started, seen int64
 		err := sc(&r.Name, &started, &seen, &r.Keyset)
-		r.Started, r.Seen = moment(started), moment(seen)
+		r.Started, r.Seen = rows.Moment(started), rows.Moment(seen)
 		out = append(out, r)
 		return err
 	})

@@ -9,17 +9,18 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
 const (
 	// exportResources answers each row with its edges and its inventory, as
 	// arrays within arrays.
-	exportResources = `SELECT ` + resourceColumns + `,
+	exportResources = `SELECT ` + rows.ResourceColumns + `,
 		(SELECT json_group_array(json_array(e.to_id, e.kind, e.name)) FROM edges e WHERE e.from_key = r.key),
 		(SELECT json_group_array(json_array(u.id, u.local_id, u.state, u.managed, u.depends_on, u.handle) ORDER BY u.ordinal) FROM outputs u WHERE u.resource_key = r.key)
 		FROM resources r ORDER BY r.key`
-	exportOperations = `SELECT ` + operationColumns + ` FROM operations o ORDER BY o.row`
+	exportOperations = `SELECT ` + rows.OperationColumns + ` FROM operations o ORDER BY o.row`
 	exportMessages   = `SELECT m.operation, m.seq, m.time, m.text FROM messages m ORDER BY m.operation, m.seq`
 	exportAudit      = `SELECT ` + auditColumns + ` FROM audit a ORDER BY a.seq`
 	countAll         = `SELECT (SELECT count(*) FROM versions), (SELECT count(*) FROM manifests), (SELECT count(*) FROM resources),
@@ -59,18 +60,18 @@ func (s *Store) Export(ctx context.Context, begin func(map[store.Kind]int) error
 		}},
 		{exportResources, exportedResource},
 		{exportOperations, func(sc scan) (store.Record, error) {
-			var row operationRow
-			if err := sc(row.columns()...); err != nil {
+			var row rows.Operation
+			if err := sc(row.Columns()...); err != nil {
 				return store.Record{}, err
 			}
-			o, err := row.operation()
+			o, err := row.Operation()
 			return store.Record{Operation: &o}, err
 		}},
 		{exportMessages, func(sc scan) (store.Record, error) {
 			var m store.MessageRecord
 			var at int64
 			err := sc(&m.Operation, &m.Message.Seq, &at, &m.Message.Text)
-			m.Message.Time = moment(at)
+			m.Message.Time = rows.Moment(at)
 			return store.Record{Message: &m}, err
 		}},
 		{exportAudit, func(sc scan) (store.Record, error) {
@@ -104,12 +105,12 @@ func (s *Store) exportRows(ctx context.Context, tx *sql.Tx, q string, read func(
 }
 
 func exportedResource(sc scan) (store.Record, error) {
-	var row resourceRow
+	var row rows.Resource
 	var edges, outputs string
-	if err := sc(append(row.columns(), &edges, &outputs)...); err != nil {
+	if err := sc(append(row.Columns(), &edges, &outputs)...); err != nil {
 		return store.Record{}, err
 	}
-	r, err := row.resource()
+	r, err := row.Resource()
 	if err != nil {
 		return store.Record{}, err
 	}
@@ -155,14 +156,14 @@ func (t *tx) importRecord(r store.Record) (err error) {
 	switch r.Kind() {
 	case store.KindKeyset:
 		k := r.Keyset
-		if _, err = t.exec(insertVersion, k.Version, string(k.State), k.Wrapped, column(k.Created), column(k.Changed)); err == nil && k.State != store.KeysetDisabled {
+		if _, err = t.exec(insertVersion, k.Version, string(k.State), k.Wrapped, rows.Column(k.Created), rows.Column(k.Changed)); err == nil && k.State != store.KeysetDisabled {
 			_, err = t.exec(openVersion, k.Version)
 		}
 	case store.KindManifest:
 		_, err = t.exec(`INSERT INTO manifests (namespace, manifest) VALUES (?, ?)`, r.Manifest.Namespace, string(r.Manifest.Manifest))
 	case store.KindResource:
 		var values []any
-		if values, err = resourceValues(r.Resource.Resource, store.TypeOf(r.Resource.Resource.ID)); err != nil {
+		if values, err = rows.ResourceValues(r.Resource.Resource, store.TypeOf(r.Resource.Resource.ID)); err != nil {
 			return err
 		}
 		if _, err = t.exec(insertResource, values...); err != nil {
@@ -171,28 +172,28 @@ func (t *tx) importRecord(r store.Record) (err error) {
 		if err = t.putEdges(r.Resource.Resource.ID, r.Resource.Edges, false); err != nil || len(r.Resource.Outputs) == 0 {
 			return err
 		}
-		var rows string
-		if rows, err = outputRows(r.Resource.Outputs); err == nil {
-			_, err = t.exec(putOutputs, r.Resource.Resource.ID.Key(), rows)
+		var list string
+		if list, err = outputRows(r.Resource.Outputs); err == nil {
+			_, err = t.exec(putOutputs, r.Resource.Resource.ID.Key(), list)
 		}
 	case store.KindOperation:
 		o := r.Operation
 		var fail any
-		if fail, err = toJSON(o.Error, o.Error == nil); err != nil {
+		if fail, err = rows.ToJSON(o.Error, o.Error == nil); err != nil {
 			return err
 		}
 		// A lease belongs to a worker of then; its fence still counts.
 		_, err = t.exec(importOperation, o.ID, o.ResourceID.Key(), o.ResourceID.String(), string(o.Verb), o.APIVersion, string(o.State), fail,
-			o.Group, nullable(o.Parent), o.Parked, o.Children, o.Fence, o.Attempts,
-			column(o.Created), column(o.Started), column(o.Ended), column(o.Deadline), column(o.CancelRequested), o.Trace)
+			o.Group, rows.Nullable(o.Parent), o.Parked, o.Children, o.Fence, o.Attempts,
+			rows.Column(o.Created), rows.Column(o.Started), rows.Column(o.Ended), rows.Column(o.Deadline), rows.Column(o.CancelRequested), o.Trace)
 	case store.KindMessage:
 		m := r.Message
-		_, err = t.exec(`INSERT INTO messages (operation, seq, time, text) VALUES (?, ?, ?, ?)`, m.Operation, m.Message.Seq, column(m.Message.Time), m.Message.Text)
+		_, err = t.exec(`INSERT INTO messages (operation, seq, time, text) VALUES (?, ?, ?, ?)`, m.Operation, m.Message.Seq, rows.Column(m.Message.Time), m.Message.Text)
 	case store.KindAudit:
 		a := *r.Audit
-		var rows string
-		if rows, err = auditRows([]store.AuditRecord{a}, column); err == nil {
-			_, err = t.exec(insertAudit, rows)
+		var list string
+		if list, err = auditRows([]store.AuditRecord{a}, rows.Column); err == nil {
+			_, err = t.exec(insertAudit, list)
 		}
 	default:
 		err = core.Errorf(core.CodeInvalidContent, "a record holds nothing that this release knows")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
@@ -31,7 +32,7 @@ func leaseText(after string) string {
 		started = CASE started WHEN 0 THEN ? ELSE started END
 		WHERE row = (SELECT row FROM operations WHERE ended = 0 AND parked = 0 AND lease_until <= ?` + after + `
 			ORDER BY grp, created, row LIMIT 1)
-		RETURNING resource_key, ` + bare(operationColumns, "o")
+		RETURNING resource_key, ` + rows.Bare(rows.OperationColumns, "o")
 }
 
 // Lease implements [store.Queue]. Groups come in turn over all calls, not only
@@ -61,10 +62,10 @@ func (s *Store) Lease(ctx context.Context, l store.Lease) ([]store.Leased, error
 
 func (s *Store) leaseNext(t *tx, l store.Lease) (*store.Leased, error) {
 	now := s.nanos(l.Now)
-	args := []any{l.Worker, column(l.Until), now, now}
-	var row operationRow
+	args := []any{l.Worker, rows.Column(l.Until), now, now}
+	var row rows.Operation
 	var key string
-	into := append([]any{&key}, row.columns()...)
+	into := append([]any{&key}, row.Columns()...)
 	found, err := false, error(nil)
 	if s.lastGroup != nil {
 		found, err = t.row(leaseAfter, append(args, *s.lastGroup), into...)
@@ -76,12 +77,12 @@ func (s *Store) leaseNext(t *tx, l store.Lease) (*store.Leased, error) {
 		return nil, err
 	}
 	var one store.Leased
-	if one.Operation, err = row.operation(); err != nil {
+	if one.Operation, err = row.Operation(); err != nil {
 		return nil, err
 	}
 	s.lastGroup = &one.Operation.Group
-	var resource resourceRow
-	found, err = t.row(selectResource, []any{key}, resource.columns()...)
+	var resource rows.Resource
+	found, err = t.row(selectResource, []any{key}, resource.Columns()...)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func (s *Store) leaseNext(t *tx, l store.Lease) (*store.Leased, error) {
 		// No transition leaves an operation without its row.
 		return nil, core.Errorf(core.CodeInternal, "operation %s has no resource %s", one.Operation.ID, key)
 	}
-	if one.Resource, err = resource.resource(); err != nil {
+	if one.Resource, err = resource.Resource(); err != nil {
 		return nil, err
 	}
 	err = t.rows(selectOutputs, []any{key}, func(sc scan) error {
@@ -103,7 +104,7 @@ func (s *Store) leaseNext(t *tx, l store.Lease) (*store.Leased, error) {
 // Renew implements [store.Queue].
 func (s *Store) Renew(ctx context.Context, op string, fence int64, until time.Time) error {
 	return s.writer.do(ctx, func(t *tx) error {
-		n, err := t.exec(`UPDATE operations SET lease_until = ?`+held+` AND worker <> ''`, column(until), op, fence)
+		n, err := t.exec(`UPDATE operations SET lease_until = ?`+held+` AND worker <> ''`, rows.Column(until), op, fence)
 		if err == nil && n == 0 {
 			err = t.fenced(op, fence)
 		}
@@ -145,7 +146,7 @@ func (s *Store) Progress(ctx context.Context, op string, fence int64, state core
 
 func (t *tx) changedOperation(id, op string, state core.State, work bool) error {
 	c := store.Change{Operation: op, State: state, Work: work}
-	err := parseID(id, &c.ID)
+	err := rows.ParseID(id, &c.ID)
 	t.changed(c)
 	return err
 }
@@ -188,15 +189,15 @@ const putOutputs = `INSERT INTO outputs (resource_key, key, ordinal, id, local_i
 		managed = excluded.managed, depends_on = excluded.depends_on, handle = excluded.handle`
 
 func outputRows(put []core.Output) (string, error) {
-	rows := make([]outputRow, len(put))
+	list := make([]outputRow, len(put))
 	for i, o := range put {
-		depends, err := toJSON(o.DependsOn, len(o.DependsOn) == 0)
+		depends, err := rows.ToJSON(o.DependsOn, len(o.DependsOn) == 0)
 		if err != nil {
 			return "", core.Errorf(core.CodeInternal, "save output %s: %w", o.ID, err)
 		}
-		rows[i] = outputRow{o.ID.Key(), o.ID.String(), o.LocalID, string(o.State), o.Managed, depends, text(o.Handle)}
+		list[i] = outputRow{o.ID.Key(), o.ID.String(), o.LocalID, string(o.State), o.Managed, depends, rows.Text(o.Handle)}
 	}
-	b, err := json.Marshal(rows)
+	b, err := json.Marshal(list)
 	if err != nil {
 		return "", core.Errorf(core.CodeInternal, "save outputs: %w", err)
 	}
@@ -247,7 +248,7 @@ func (s *Store) End(ctx context.Context, e store.Ending) error {
 }
 
 func (s *Store) end(t *tx, e store.Ending) error {
-	fail, err := toJSON(e.Error, e.Error == nil)
+	fail, err := rows.ToJSON(e.Error, e.Error == nil)
 	if err != nil {
 		return core.Errorf(core.CodeInternal, "end operation %s: %w", e.Operation, err)
 	}
@@ -268,7 +269,7 @@ func (s *Store) end(t *tx, e store.Ending) error {
 // resource, and the operation that waits for it.
 func (s *Store) ended(t *tx, e store.Ending, key, id, parent string) error {
 	change := store.Change{Operation: e.Operation, State: e.State, Deleted: e.Removed}
-	if err := parseID(id, &change.ID); err != nil {
+	if err := rows.ParseID(id, &change.ID); err != nil {
 		return err
 	}
 	t.changed(change)
@@ -296,9 +297,9 @@ func (s *Store) endResource(t *tx, key string, id core.ID, e store.Ending) error
 		if _, err := t.row(`DELETE FROM resources WHERE key = ? RETURNING application_key`, []any{key}, &application); err != nil {
 			return err
 		}
-		return t.removeEmptyParents(id, application.String)
+		return t.removeEmptyParents(id, application.String, false)
 	case e.Resource != nil:
-		secrets, err := toJSON(e.Resource.Secrets, len(e.Resource.Secrets) == 0)
+		secrets, err := rows.ToJSON(e.Resource.Secrets, len(e.Resource.Secrets) == 0)
 		if err != nil {
 			return core.Errorf(core.CodeInternal, "end operation %s: %w", e.Operation, err)
 		}
@@ -307,7 +308,7 @@ func (s *Store) endResource(t *tx, key string, id core.ID, e store.Ending) error
 			return err
 		}
 		_, err = t.exec(`UPDATE resources SET state = ?, etag = ?, properties = ?, status = ?, secrets = ?, keyset = ? WHERE key = ?`,
-			string(e.State), s.etag(), text(e.Resource.Properties), text(e.Resource.Status), secrets, version(keyset), key)
+			string(e.State), s.etag(), rows.Text(e.Resource.Properties), rows.Text(e.Resource.Status), secrets, rows.Version(keyset), key)
 		return err
 	default:
 		_, err := t.exec(`UPDATE resources SET state = ?, etag = ? WHERE key = ?`, string(e.State), s.etag(), key)
@@ -321,5 +322,5 @@ func (s *Store) Pending(ctx context.Context) (int, time.Time, error) {
 	var next sql.NullInt64
 	err := s.readRow(ctx, `SELECT (SELECT count(*) FROM operations WHERE ended = 0),
 		(SELECT min(lease_until) FROM operations WHERE ended = 0 AND lease_until > 0)`, nil, &n, &next)
-	return n, moment(next.Int64), err
+	return n, rows.Moment(next.Int64), err
 }

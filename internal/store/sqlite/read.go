@@ -8,11 +8,12 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
 const (
-	selectResource = `SELECT ` + resourceColumns + ` FROM resources r WHERE r.key = ?`
+	selectResource = `SELECT ` + rows.ResourceColumns + ` FROM resources r WHERE r.key = ?`
 	selectOutputs  = `SELECT ` + outputColumns + ` FROM outputs u WHERE u.resource_key = ? ORDER BY u.ordinal`
 )
 
@@ -56,36 +57,36 @@ func (s *Store) readRows(ctx context.Context, q string, args []any, each func(sc
 
 // Get implements [store.Reader].
 func (s *Store) Get(ctx context.Context, id core.ID) (core.Resource, *core.Operation, error) {
-	var resource resourceRow
-	var operation operationRow
-	err := s.readRow(ctx, `SELECT `+resourceColumns+`, `+operationColumns+`
+	var resource rows.Resource
+	var operation rows.Operation
+	err := s.readRow(ctx, `SELECT `+rows.ResourceColumns+`, `+rows.OperationColumns+`
 		FROM resources r LEFT JOIN operations o ON o.resource_key = r.key AND o.ended = 0 WHERE r.key = ?`,
-		[]any{id.Key()}, append(resource.columns(), operation.columns()...)...)
+		[]any{id.Key()}, append(resource.Columns(), operation.Columns()...)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return core.Resource{}, nil, rules.NotFound(id)
 	}
 	if err != nil {
 		return core.Resource{}, nil, err
 	}
-	r, err := resource.resource()
-	if err != nil || !operation.id.Valid {
+	r, err := resource.Resource()
+	if err != nil || !operation.Found() {
 		return r, nil, s.fault("read", err)
 	}
-	o, err := operation.operation()
+	o, err := operation.Operation()
 	return r, &o, s.fault("read", err)
 }
 
 // Operation implements [store.Reader].
 func (s *Store) Operation(ctx context.Context, id string) (core.Operation, error) {
-	var row operationRow
-	err := s.readRow(ctx, `SELECT `+operationColumns+` FROM operations o WHERE o.id = ?`, []any{id}, row.columns()...)
+	var row rows.Operation
+	err := s.readRow(ctx, `SELECT `+rows.OperationColumns+` FROM operations o WHERE o.id = ?`, []any{id}, row.Columns()...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return core.Operation{}, rules.OperationNotFound(id)
 	}
 	if err != nil {
 		return core.Operation{}, err
 	}
-	o, err := row.operation()
+	o, err := row.Operation()
 	return o, s.fault("read", err)
 }
 
@@ -105,7 +106,7 @@ func (s *Store) Outputs(ctx context.Context, id core.ID) ([]core.Output, error) 
 // another page nor hides one.
 func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 	where, args := listWhere(q)
-	text := `SELECT ` + resourceColumns + ` FROM resources r WHERE ` + where + ` ORDER BY r.key`
+	text := `SELECT ` + rows.ResourceColumns + ` FROM resources r WHERE ` + where + ` ORDER BY r.key`
 	if q.Limit > 0 {
 		text += ` LIMIT ?`
 		args = append(args, q.Limit+1) // one more tells whether there is a next page
@@ -116,11 +117,11 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 			page.Next = page.Resources[q.Limit-1].ID.Key()
 			return nil
 		}
-		var row resourceRow
-		if err := sc(row.columns()...); err != nil {
+		var row rows.Resource
+		if err := sc(row.Columns()...); err != nil {
 			return err
 		}
-		r, err := row.resource()
+		r, err := row.Resource()
 		page.Resources = append(page.Resources, r)
 		return err
 	})
@@ -205,12 +206,12 @@ func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 		return s.fault("read", eachRow(ctx, tx.StmtContext(ctx, st), args, each))
 	}
 	from := map[string]core.ID{}
-	err = read(`SELECT `+resourceColumns+` FROM reached CROSS JOIN resources r ON r.key = reached.key ORDER BY r.key`, func(sc scan) error {
-		var row resourceRow
-		if err := sc(row.columns()...); err != nil {
+	err = read(`SELECT `+rows.ResourceColumns+` FROM reached CROSS JOIN resources r ON r.key = reached.key ORDER BY r.key`, func(sc scan) error {
+		var row rows.Resource
+		if err := sc(row.Columns()...); err != nil {
 			return err
 		}
-		r, err := row.resource()
+		r, err := row.Resource()
 		g.Resources = append(g.Resources, r)
 		from[r.ID.Key()] = r.ID
 		return err
@@ -225,7 +226,7 @@ func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 			return err
 		}
 		e.From = from[fromKey]
-		err := parseID(to, &e.To)
+		err := rows.ParseID(to, &e.To)
 		g.Edges = append(g.Edges, e)
 		return err
 	})

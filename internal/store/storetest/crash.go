@@ -21,7 +21,7 @@ type CrashStep struct {
 
 // CrashSteps returns the play: an adopted resource with implicit parents whose
 // operation plans outputs, deploys a child, parks, is woken and ends; then both
-// are deleted. It is the same at every call, so that the state after step n of
+// are deleted; then an operation is canceled and a keyset rotates. It is the same at every call, so that the state after step n of
 // an undisturbed run is what a run that died must be in: that of the last step
 // that returned, or that of the one under way (D-18). Time stands still.
 func CrashSteps() []CrashStep {
@@ -89,6 +89,9 @@ func CrashSteps() []CrashStep {
 		{"plan outputs", held("put-a", func(ctx context.Context, s store.Store, o core.Operation) error {
 			return s.SaveOutputs(ctx, o.ID, o.Fence, []core.Output{{ID: secret("one"), State: core.OutputPlanned, Managed: true}, {ID: secret("two"), State: core.OutputPlanned}}, nil)
 		})},
+		{"log", held("put-a", func(ctx context.Context, s store.Store, o core.Operation) error {
+			return s.Append(ctx, o.ID, o.Fence, []store.Message{{Time: epoch, Text: "one"}, {Time: epoch, Text: "two"}})
+		})},
 		{"accept a child", accept(b, op("put-b", b, core.VerbPut, "put-a"))},
 		{"park", held("put-a", func(ctx context.Context, s store.Store, o core.Operation) error {
 			return s.Park(ctx, o.ID, o.Fence)
@@ -109,12 +112,43 @@ func CrashSteps() []CrashStep {
 		{"delete a, the last member", remove(a, "delete-a")},
 		{"lease the deletion of a", lease},
 		{"end the deletion of a", end("delete-a", true)},
+		{"write what is sealed", func(ctx context.Context, s store.Store) error {
+			w := store.Write{Resource: plain(core.GroupID("sealed"), core.StateSucceeded), Expect: "*", Now: epoch}
+			sealedWith(1)(&w)
+			_, err := s.Accept(ctx, w)
+			return err
+		}},
+		{"accept what is canceled", func(ctx context.Context, s store.Store) error {
+			id := ext("sealed", "c")
+			_, err := s.Accept(ctx, store.Write{Resource: plain(id, core.StateAccepted), Operation: op("put-c", id, core.VerbPut, ""), Now: epoch})
+			return err
+		}},
+		{"cancel it", func(ctx context.Context, s store.Store) error {
+			_, err := s.Cancel(ctx, store.Cancel{Operation: "put-c", Error: byAlice, Now: epoch})
+			return err
+		}},
+		{"heartbeat", func(ctx context.Context, s store.Store) error {
+			return s.Heartbeat(ctx, store.Replica{Name: "r", Started: epoch, Seen: epoch, Keyset: 2})
+		}},
+		{"add a keyset", func(ctx context.Context, s store.Store) error {
+			_, err := s.AddKeyset(ctx, []byte("two"), epoch)
+			return err
+		}},
+		{"promote it", func(ctx context.Context, s store.Store) error { return s.PromoteKeyset(ctx, 2, epoch, epoch) }},
+		{"seal again", func(ctx context.Context, s store.Store) error {
+			return s.Reseal(ctx, store.Resealing{ID: core.GroupID("sealed"), Expect: "*", Properties: json.RawMessage(`{"password":{"$sealed":"BB=="}}`), Keyset: 2})
+		}},
+		{"disable the old", func(ctx context.Context, s store.Store) error { return s.DisableKeyset(ctx, 1, epoch) }},
+		{"audit", func(ctx context.Context, s store.Store) error {
+			return s.AppendAudit(ctx, []store.AuditRecord{{Time: epoch, Principal: "a"}, {Time: epoch, Principal: "b"}})
+		}},
+		{"sweep", func(ctx context.Context, s store.Store) error {
+			_, err := s.Sweep(ctx, store.Sweep{Operations: epoch.Add(time.Hour), Limit: 100})
+			return err
+		}},
 		{"delete the manifest", func(ctx context.Context, s store.Store) error { return s.DeleteManifest(ctx, "Contoso") }},
 	}
 }
-
-// dumpOperations are those whose history Dump looks for, beside the live ones.
-var dumpOperations = []string{"put-a", "put-b", "delete-a", "delete-b"}
 
 // Dump writes all that a store holds, in one order and without what differs
 // from run to run: entity tags, and who holds a lease until when (a restart may
@@ -122,9 +156,6 @@ var dumpOperations = []string{"put-a", "put-b", "delete-a", "delete-b"}
 func Dump(ctx context.Context, s store.Store) (string, error) {
 	var b strings.Builder
 	operations := map[string]bool{}
-	for _, id := range dumpOperations {
-		operations[id] = true
-	}
 	for _, q := range []store.Query{{Type: store.TypePlane}, {Type: store.TypeGroup}, {}} {
 		page, err := s.List(ctx, q)
 		if err != nil {
@@ -160,6 +191,13 @@ func Dump(ctx context.Context, s store.Store) (string, error) {
 			}
 		}
 	}
+	all, err := s.Operations(ctx, store.OperationQuery{Limit: 1000})
+	if err != nil {
+		return "", err
+	}
+	for _, o := range all.Operations {
+		operations[o.ID] = true
+	}
 	names := make([]string, 0, len(operations))
 	for id := range operations {
 		names = append(names, id)
@@ -172,10 +210,34 @@ func Dump(ctx context.Context, s store.Store) (string, error) {
 		} else if err != nil {
 			return "", err
 		}
-		o.Worker, o.LeaseUntil = "", time.Time{}
-		if err := dumpLine(&b, "operation", o); err != nil {
+		messages, err := s.Messages(ctx, id, 0, 0)
+		if err != nil {
 			return "", err
 		}
+		o.Worker, o.LeaseUntil = "", time.Time{}
+		if err := dumpLine(&b, "operation", o, messages); err != nil {
+			return "", err
+		}
+	}
+	versions, err := s.Versions(ctx)
+	if err != nil {
+		return "", err
+	}
+	for i := range versions { // the first keyset is made at the store's own time
+		if versions[i].Version == 1 {
+			versions[i].Created, versions[i].Changed = time.Time{}, time.Time{}
+		}
+	}
+	replicas, err := s.Replicas(ctx, time.Time{})
+	if err != nil {
+		return "", err
+	}
+	audit, err := s.AuditRecords(ctx, store.AuditQuery{Limit: 1000})
+	if err != nil {
+		return "", err
+	}
+	if err := dumpLine(&b, "keysets", versions, replicas, audit.Records); err != nil {
+		return "", err
 	}
 	manifests, err := s.Manifests(ctx)
 	if err != nil {
@@ -250,4 +312,64 @@ func hasMember(rs []core.Resource, parent core.ID) bool {
 		}
 	}
 	return false
+}
+
+// HeavySteps continue where [CrashSteps] end with the calls that take the most
+// statements: a first member that moves to another implicit application, an
+// adopted member whose deletion ends a parent's wait, a deletion of what must be
+// unused.
+func HeavySteps() []CrashStep {
+	a, b := ext("moving", "a"), ext("moving", "b")
+	write := func(id core.ID, change ...func(*store.Write)) func(context.Context, store.Store) error {
+		return func(ctx context.Context, s store.Store) error {
+			w := store.Write{Resource: plain(id, core.StateSucceeded), Expect: "*", Now: epoch,
+				Edges: []core.Edge{{From: id, To: b, Kind: core.EdgeConnection, Name: "b"}}}
+			for _, c := range change {
+				c(&w)
+			}
+			_, err := s.Accept(ctx, w)
+			return err
+		}
+	}
+	op := func(name string, id core.ID, verb core.Verb, parent string) func(*store.Write) {
+		return func(w *store.Write) {
+			w.Operation = &core.Operation{ID: name, ResourceID: id, Verb: verb, State: core.StateAccepted, Group: id.Group(), Parent: parent, Created: epoch}
+		}
+	}
+	lease := func(ctx context.Context, s store.Store) (store.Leased, error) {
+		ls, err := s.Lease(ctx, store.Lease{Worker: "w", Max: 1, Now: epoch, Until: epoch.Add(leaseFor)})
+		if err == nil && len(ls) != 1 {
+			err = fmt.Errorf("leased %d operations, want 1", len(ls))
+		}
+		if err != nil {
+			return store.Leased{}, err
+		}
+		return ls[0], nil
+	}
+	var held store.Leased
+	take := func(ctx context.Context, s store.Store) (err error) {
+		held, err = lease(ctx, s)
+		return err
+	}
+	return []CrashStep{
+		{"first member", write(a, implicit("moving", "one"))},
+		{"member that moves", write(a, implicit("moving", "two"), op("heavy-move", a, core.VerbPut, ""))},
+		{"lease the move", take},
+		{"accept a child whose parent waits", write(b, implicit("moving", "three"), op("heavy-b", b, core.VerbDelete, "heavy-move"))},
+		{"park", func(ctx context.Context, s store.Store) error {
+			return s.Park(ctx, held.Operation.ID, held.Operation.Fence)
+		}},
+		{"lease the child", take},
+		{"end a deletion that empties its application and wakes its parent", func(ctx context.Context, s store.Store) error {
+			return s.End(ctx, store.Ending{Operation: held.Operation.ID, Fence: held.Operation.Fence, State: core.StateSucceeded, Removed: true, Now: epoch})
+		}},
+		{"cancel what was woken", func(ctx context.Context, s store.Store) error {
+			_, err := s.Cancel(ctx, store.Cancel{Operation: "heavy-move", Error: byAlice, Now: epoch})
+			return err
+		}},
+		{"delete the last member, which must be unused", func(ctx context.Context, s store.Store) error {
+			_, err := s.AcceptDelete(ctx, store.Delete{ID: a, Expect: "*", Unused: true, Now: epoch})
+			return err
+		}},
+	}
 }

@@ -71,7 +71,8 @@ CREATE TABLE operations (
   started      bigint NOT NULL DEFAULT 0,
   ended        bigint NOT NULL DEFAULT 0,
   deadline     bigint NOT NULL,
-  cancel_requested bigint NOT NULL DEFAULT 0
+  cancel_requested bigint NOT NULL DEFAULT 0,
+  trace        text NOT NULL DEFAULT ''
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 CREATE UNIQUE INDEX operations_live ON operations (resource_key) WHERE ended = 0;
 CREATE INDEX operations_waiting ON operations (grp, created, seq) WHERE ended = 0 AND NOT parked;
