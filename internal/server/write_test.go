@@ -369,7 +369,9 @@ func TestAnswers_D10(t *testing.T) {
 	a.want(a.send("DELETE", version(group+"/providers/Applications.Core/applications/app", ucp), nil), 200)
 }
 
-func TestOneOperation_D17(t *testing.T) {
+// TestDefect9_ConcurrentWriters_D17: of many writers at once one is accepted, one
+// recipe runs, and nothing is a 500 (defect 9).
+func TestDefect9_ConcurrentWriters_D17(t *testing.T) {
 	t.Parallel()
 	t.Run("D-17 of fifty first PUTs at once one is accepted and one recipe runs", func(t *testing.T) {
 		release := make(chan struct{})
