@@ -89,7 +89,7 @@ answers the API only, --api=false works only and answers its health.`,
 	f.StringVar(&c.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
 	f.StringVar(&c.store, "store", "radial.db", "`where` everything is kept: a file or sqlite:FILE (made where it is missing), or postgres://… for more than one machine")
 	c.key.add(f)
-	f.StringVar(&c.kubeconfig, "kubeconfig", "", "`file` that names the cluster recipes are run against; without it recipes that make Kubernetes objects fail")
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "`file` that names the cluster recipes are run against; without it, in a pod, the pod's own; elsewhere recipes that make Kubernetes objects fail")
 	f.StringVar(&c.cluster, "cluster", core.LocalCluster, "`name` of that cluster in ids")
 	f.StringVar(&c.readyFile, "ready-file", "", "`file` to write the API's URL to when it answers")
 	f.BoolVar(&c.api, "api", true, "answer the API; health is answered in any case")
@@ -133,7 +133,7 @@ func foreign(name string) bool {
 		return true
 	}
 	return slices.Contains([]string{
-		"RADIAL_BIN", "RADIAL_DIR", "RADIAL_SERVER", "RADIAL_NAMESPACE", "RADIAL_CONTEXT", "RADIAL_FAULT", "RADIAL_SEED",
+		"RADIAL_BIN", "RADIAL_DIR", "RADIAL_SERVER", "RADIAL_NAMESPACE", "RADIAL_CONTEXT", "RADIAL_CONTEXTS", "RADIAL_FAULT", "RADIAL_SEED",
 		"RADIAL_REAL_NODE", "RADIAL_REQUIRE_TOOLS", "RADIAL_SERVER_TEST_RUN_MAIN", "RADIAL_TARGET_KUBECONFIG",
 	}, name)
 }

@@ -35,10 +35,13 @@ func recipes(c options, kept store.Reader, types *manifest.Registry, m *telemetr
 		if _, err := clientcmd.LoadFromFile(c.kubeconfig); err != nil {
 			return nil, fmt.Errorf("--kubeconfig %s cannot be used: %w", c.kubeconfig, err)
 		}
+	}
+	if c.hasCluster() {
+		// Without a kubeconfig, the cluster that the pod runs in.
 		clusters[c.cluster] = func(context.Context) (*kubernetes.Cluster, error) {
 			config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
 			if err != nil {
-				return nil, fmt.Errorf("--kubeconfig %s cannot be used: %w", c.kubeconfig, err)
+				return nil, fmt.Errorf("the cluster of recipes cannot be used: %w", err)
 			}
 			config.Wrap(telemetry.Transport)
 			config.UserAgent = "radial-server/" + core.Version

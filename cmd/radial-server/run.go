@@ -57,6 +57,7 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	sealer.Count(operator.metrics.Sealed)
 	types := manifest.NewRegistry(manifest.Builtin()...)
 	engine, err := recipes(c, kept, types, operator.metrics)
 	if err != nil {

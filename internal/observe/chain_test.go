@@ -116,6 +116,7 @@ func plane(t *testing.T, cluster *rest.Config, m *telemetry.Metrics) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	sealer.Count(m.Sealed)
 	traced := rest.CopyConfig(cluster)
 	traced.Wrap(telemetry.Transport)
 	driver := template.New(template.Options{
@@ -304,7 +305,7 @@ func TestTrace_K43(t *testing.T) {
 	for _, name := range []string{
 		"radial_http_requests_total", "radial_operations_accepted_total", "radial_operations_ended_total", "radial_operation_wait_seconds",
 		"radial_recipe_duration_seconds", "radial_target_call_duration_seconds", "radial_store_call_duration_seconds",
-		"radial_store_commit_writes", "radial_operations_live",
+		"radial_store_commit_writes", "radial_sealed_values_total", "radial_operations_live",
 	} {
 		if !seen[name] {
 			t.Errorf("%s was not counted", name)

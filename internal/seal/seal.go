@@ -51,6 +51,18 @@ type Sealer struct {
 	// missed is when a value of an unknown key made the keysets be read anew.
 	missed time.Time
 	log    *slog.Logger
+	// counted is told of each value sealed or opened; see Count.
+	counted func(action string, err error)
+}
+
+// Count has f told of each value that is sealed ("seal") or opened ("open"), and
+// how that went. Call it before the sealer is used.
+func (s *Sealer) Count(f func(action string, err error)) { s.counted = f }
+
+func (s *Sealer) count(action string, err error) {
+	if s.counted != nil {
+		s.counted(action, err)
+	}
 }
 
 // Open loads the data keysets from the store, making the first if there is
@@ -131,7 +143,8 @@ func binding(id core.ID, path string) []byte {
 // Seal encrypts a JSON value for one place of one resource. path is the
 // schema's, as schema.WalkSensitive gives it. Whatever is given is sealed,
 // even what looks sealed: a client's value is never taken for our own.
-func (s *Sealer) Seal(id core.ID, path string, v any) (json.RawMessage, error) {
+func (s *Sealer) Seal(id core.ID, path string, v any) (_ json.RawMessage, err error) {
+	defer func() { s.count("seal", err) }()
 	plain, err := json.Marshal(v)
 	if err != nil {
 		return nil, core.Errorf(core.CodeInternal, "the value of %s of %s is not JSON", path, id)
@@ -153,7 +166,8 @@ func encrypt(key tink.AEAD, id core.ID, path string, plain []byte) (json.RawMess
 // Open decrypts what Seal made for the same place. Numbers come back as
 // json.Number, so that none loses digits. sealed is the value as json decodes
 // it, or its JSON.
-func (s *Sealer) Open(id core.ID, path string, sealed any) (any, error) {
+func (s *Sealer) Open(id core.ID, path string, sealed any) (_ any, err error) {
+	defer func() { s.count("open", err) }()
 	text, ok := content(sealed)
 	if !ok {
 		return nil, core.Errorf(core.CodeInternal, "%s of %s is stored unsealed: the store was changed by hand or by another version; write the resource again", path, id)

@@ -7,7 +7,7 @@
     "log" (dict "level" .Values.server.log.level "format" .Values.server.log.format)
     "workerServer" (dict "maxOperationConcurrency" (int .Values.workerServer.maxOperationConcurrency)) -}}
 {{- if eq .Values.store.kind "sqlite" }}{{ $_ := set $config "store" "sqlite:/var/lib/radial/radial.db" }}{{ end -}}
-{{- if .Values.keys.existingSecret }}{{ $_ := set $config "keyFile" "/etc/radial/key/key" }}{{ else }}{{ $_ := set $config "keyFile" "/var/lib/radial/key" }}{{ end -}}
+{{- if .Values.keys.existingSecret }}{{ $_ := set $config "key" "file:///etc/radial/key/key" }}{{ else }}{{ $_ := set $config "keyFile" "/var/lib/radial/key" }}{{ end -}}
 {{- if .Values.server.tls.existingSecret -}}
 {{- $_ := set $config "tlsCertFile" "/etc/radial/tls/tls.crt" }}{{ $_ := set $config "tlsKeyFile" "/etc/radial/tls/tls.key" -}}
 {{- else -}}
