@@ -59,9 +59,9 @@ type rad struct {
 	program, home string
 }
 
-// newRad points rad at a control plane: by the override that its workspaces
-// have for that, and by a kubeconfig whose cluster is the control plane, for
-// the commands that make a client of Kubernetes first.
+// newRad points rad at a control plane: workspace dev by the override that
+// workspaces have for that; workspace cluster as on a cluster, by the aggregated
+// API of a kubeconfig, whose cluster is the control plane itself.
 func newRad(t *testing.T, url string) rad {
 	t.Helper()
 	program := os.Getenv("RADIUS_CLI")
@@ -81,9 +81,12 @@ func newRad(t *testing.T, url string) rad {
 	write(".kube/config", fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: dev\n"+
 		"contexts: [{name: dev, context: {cluster: dev, user: dev}}]\n"+
 		"clusters: [{name: dev, cluster: {server: %q}}]\nusers: [{name: dev, user: {}}]\n", url))
-	write("config.yaml", fmt.Sprintf("workspaces:\n  default: dev\n  items:\n    dev:\n      connection: {kind: kubernetes, context: dev, overrides: {ucp: %q}}\n"+
-		"      scope: /planes/radius/local/resourceGroups/default\n"+
-		"      environment: /planes/radius/local/resourceGroups/default/providers/Applications.Core/environments/default\n", url))
+	const workspace = "    %s:\n      connection: {kind: kubernetes, context: dev%s}\n" +
+		"      scope: /planes/radius/local/resourceGroups/default\n" +
+		"      environment: /planes/radius/local/resourceGroups/default/providers/Applications.Core/environments/default\n"
+	write("config.yaml", "workspaces:\n  default: dev\n  items:\n"+
+		fmt.Sprintf(workspace, "dev", fmt.Sprintf(", overrides: {ucp: %q}", url))+
+		fmt.Sprintf(workspace, "cluster", ""))
 	return r
 }
 
@@ -163,7 +166,8 @@ func TestRadiusCLI_D3_D10(t *testing.T) {
 		{"group delete other -y -o json", "deleted", 0},
 		{"group show other -o json", "not found", 1},
 
-		{"env create default -o json", "created", 0},
+		{"group list -w cluster -o json", `[{"name":"default"}]`, 0},
+		{"env create default -w cluster -o json", "created", 0},
 		{"env create spare -o json", "created", 0},
 		{"env list -o json", `[{"name":"default","properties":{"compute":{"kind":"kubernetes"}}},{"name":"spare"}]`, 0},
 		{"env show default -o json", `{"id":"` + environment + `","properties":{"provisioningState":"Succeeded"}}`, 0},
