@@ -296,6 +296,7 @@ func (s *session) awaitOperation(ctx context.Context, what, name string) (op arm
 	if err != nil {
 		return op, err
 	}
+	s.waitingFor = pending{name, what}
 	err = s.working(ctx, what, func(ctx context.Context) error {
 		op, err = c.AwaitOperation(ctx, name)
 		return err
@@ -306,26 +307,11 @@ func (s *session) awaitOperation(ctx context.Context, what, name string) (op arm
 func (s *session) operationRetry() *cobra.Command {
 	return &cobra.Command{
 		Use: "retry OPERATION", Short: "Do again what an operation failed at", Args: cobra.ExactArgs(1),
-		Long: `Repeats a failed or canceled operation as a new one and waits for it: a write with the resource's properties
-as they are stored now, sensitive ones included; or the deletion.`,
+		Long: `Repeats the failed or canceled operation that a resource ended with, as a new one, and waits for it: a write
+with the properties as they are stored, sensitive ones included; or the deletion.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
 			op, err := s.oneOperation(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			switch core.State(op.Status) {
-			case core.StateFailed, core.StateCanceled:
-			case core.StateSucceeded:
-				return core.Errorf(core.CodeConflict, "operation %s succeeded: there is nothing to do again", op.Name)
-			default:
-				return core.Errorf(core.CodeConflict, "operation %[1]s has not ended (%[2]s): radial operation logs -f %[1]s follows it", op.Name, op.Status)
-			}
-			id, err := core.ParseID(op.ResourceID)
-			if err != nil {
-				return err
-			}
-			t, err := s.typeNamed(ctx, id.Type())
 			if err != nil {
 				return err
 			}
@@ -333,21 +319,22 @@ as they are stored now, sensitive ones included; or the deletion.`,
 			if err != nil {
 				return err
 			}
-			var a *client.Answer
+			again, err := api.Retry(ctx, op.Name)
+			if err != nil {
+				return err
+			}
 			what := "writing " + nameAndType(op.ResourceID)
 			if core.Verb(op.Verb) == core.VerbDelete {
 				what = "deleting " + nameAndType(op.ResourceID)
-				a, err = api.Delete(ctx, id, t.version(), "")
-			} else {
-				a, err = api.Again(ctx, id, cmp.Or(op.APIVersion, t.version()))
+			}
+			again, err = s.awaitOperation(ctx, what, again.Name)
+			if err == nil {
+				err = endedAs(again)
 			}
 			if err != nil {
 				return err
 			}
-			if err := s.wait(ctx, what, a.Token); err != nil {
-				return err
-			}
-			return s.done(map[string]any{"resourceId": op.ResourceID, "retried": op.Name}, "%s: done.", capital(what))
+			return s.done(again, "%s: done, by operation %s.", capital(what), again.Name)
 		},
 	}
 }

@@ -102,19 +102,18 @@ func (c *Client) Cancel(ctx context.Context, id string) error {
 	return err
 }
 
-// Again repeats what was last asked of a resource: a change that changes
-// nothing, so that sensitive values stay and the recipe runs.
-func (c *Client) Again(ctx context.Context, id core.ID, apiVersion string) (*Answer, error) {
-	a, err := c.call(ctx, http.MethodPatch, id.String(), version(apiVersion), nil, json.RawMessage(`{"properties":{}}`))
+// Retry does again what an operation did not bring to its end, with what is
+// stored, sensitive values included, and returns the new operation. Conflict
+// when it succeeded, still runs, or was followed by another one.
+func (c *Client) Retry(ctx context.Context, id string) (op arm.Operation, err error) {
+	a, err := c.call(ctx, http.MethodPost, operationPath(id)+"/retry", version(apiVersionUCP), nil, json.RawMessage("{}"))
 	if err != nil {
-		return nil, err
+		return op, err
 	}
-	r, err := decodeResource(a.body)
-	if err != nil {
-		return nil, err
+	if err := json.Unmarshal(a.body, &op); err != nil {
+		return op, core.Errorf(core.CodeInternal, "the new operation cannot be read: its JSON has another shape than expected")
 	}
-	token, err := c.token(a.Response)
-	return &Answer{Resource: r, Token: token, ETag: a.Header.Get("ETag")}, err
+	return op, nil
 }
 
 // AwaitOperation returns an operation once it has ended, by the server's long
