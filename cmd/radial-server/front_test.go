@@ -86,7 +86,7 @@ func TestFront_D46(t *testing.T) {
 	ready, db := filepath.Join(dir, "ready"), filepath.Join(dir, "radial.db")
 	p := &process{t: t, exited: make(chan struct{})}
 	p.cmd = program(context.Background(), nil, "--listen", "127.0.0.1:0", "--store", db, "--key-file", filepath.Join(dir, "key"), "--ready-file", ready,
-		"--metrics-listen", "0", "--tls-self-made", filepath.Join(dir, "tls"), "--client-ca-file", filepath.Join(dir, "people.crt"), "--roots", "user:ann",
+		"--metrics-listen", "0", "--tls-self-made", filepath.Join(dir, "tls"), "--client-ca-file", filepath.Join(dir, "people.crt"), "--roots", "user:ann", "--controllers", "east=user:east",
 		"--audit-file", filepath.Join(dir, "audit.log"))
 	p.cmd.Stderr = &p.log
 	if err := p.cmd.Start(); err != nil {
@@ -147,6 +147,12 @@ func TestFront_D46(t *testing.T) {
 	do(bob, "GET", "/planes/radius/local/resourcegroups"+ucp, "", 200, `"value":[{"id":"/planes/radius/local/resourceGroups/g"`)
 	do(bob, "GET", "/planes/radius/local/resourcegroups"+ucp, "", 200, "not hidden")
 	do(ann, "GET", "/planes/radius/local/resourcegroups"+ucp, "", 200, "hidden")
+	owned := func(cluster string) string {
+		return `{"owner":{"cluster":"` + cluster + `","namespace":"n","kind":"Recipe","name":"r","uid":"1"},"properties":{"type":"generic","data":{}}}`
+	}
+	east := ca.client(t, roots, "east")
+	do(east, "PUT", group+"/providers/Applications.Core/secretStores/s"+ucp, owned("west"), 403, "role Controller writes only")
+	do(east, "GET", group+ucp, "", 200, "")
 	if resp, err := nobody.Get("http" + strings.TrimPrefix(p.url, "https") + "/healthz"); err == nil {
 		defer resp.Body.Close()
 		if resp.StatusCode == 200 {
@@ -170,8 +176,8 @@ func TestFront_D46(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(page.Records) != 12 {
-		t.Errorf("D-46: %d decisions are recorded, want 12", len(page.Records))
+	if len(page.Records) != 14 {
+		t.Errorf("D-46: %d decisions are recorded, want 14", len(page.Records))
 	}
 	for _, r := range page.Records {
 		if r.Request == "" || r.Source != "127.0.0.1" || r.Reason == "" || r.Time.IsZero() {

@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 
@@ -91,6 +92,7 @@ type Lister interface {
 // never rests on what the process already knows to be old.
 type Assignments struct {
 	store Lister
+	fixed []Assignment
 	odd   func(core.ID, error)
 
 	mu     sync.Mutex
@@ -99,13 +101,14 @@ type Assignments struct {
 }
 
 // NewAssignments returns the assignments of a store whose listener is the
-// broker. odd, when not nil, is told of assignments that cannot be read; they
-// give nothing.
-func NewAssignments(s Lister, b *feed.Broker, odd func(core.ID, error)) *Assignments {
+// broker, with fixed ones beside them, which the server's configuration gives.
+// odd, when not nil, is told of assignments that cannot be read; they give
+// nothing.
+func NewAssignments(s Lister, b *feed.Broker, odd func(core.ID, error), fixed ...Assignment) *Assignments {
 	if odd == nil {
 		odd = func(core.ID, error) {}
 	}
-	return &Assignments{store: s, feed: b.Subscribe(0), odd: odd}
+	return &Assignments{store: s, feed: b.Subscribe(0), odd: odd, fixed: fixed}
 }
 
 var over = func() context.Context {
@@ -130,7 +133,7 @@ func (a *Assignments) Grants(ctx context.Context) (*Grants, error) {
 	if a.grants != nil {
 		return a.grants, nil
 	}
-	var all []Assignment
+	all := slices.Clone(a.fixed)
 	for q := (store.Query{Type: TypeRoleAssignment, Limit: 500}); ; {
 		page, err := a.store.List(ctx, q)
 		if err != nil {

@@ -27,7 +27,7 @@ func TestLogin_D46(t *testing.T) {
 	if err := os.WriteFile(ca, f.own.Bundle(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := map[string]string{"RADIAL_CONFIG": filepath.Join(dir, "contexts.yaml")}
+	env := map[string]string{"RADIAL_CONTEXTS": filepath.Join(dir, "contexts.yaml")}
 	radial := func(want int, args ...string) string {
 		t.Helper()
 		var out bytes.Buffer
@@ -45,7 +45,7 @@ func TestLogin_D46(t *testing.T) {
 		}
 	}
 	radial(1, "login", f.url, "--name", "bad", "--ca-file", ca, "--account", ns+"/nobody", "--kubeconfig", cluster.Kubeconfig)
-	if _, err := os.Stat(env["RADIAL_CONFIG"]); err == nil {
+	if _, err := os.Stat(env["RADIAL_CONTEXTS"]); err == nil {
 		t.Error("a login that failed left a context")
 	}
 	out := radial(0, "login", f.url, "--name", "ann", "--ca-file", ca, "--account", ns+"/ann", "--kubeconfig", cluster.Kubeconfig)
@@ -65,7 +65,7 @@ func TestLogin_D46(t *testing.T) {
 	radial(0, "context", "use", "ann")
 	says(radial(0, "logout"), "ann is forgotten")
 	says(radial(1, "group", "list", "--context", "ann"), "no context")
-	raw, err := os.ReadFile(env["RADIAL_CONFIG"])
+	raw, err := os.ReadFile(env["RADIAL_CONTEXTS"])
 	if err != nil || strings.Contains(string(raw), "PRIVATE") || strings.Contains(string(raw), "eyJ") {
 		t.Errorf("D-46: a secret lies in the file of contexts: %v", err)
 	}

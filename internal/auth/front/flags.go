@@ -18,6 +18,7 @@ import (
 	"github.com/radial-project/radial/internal/auth"
 	"github.com/radial-project/radial/internal/auth/aggregation"
 	"github.com/radial-project/radial/internal/auth/serving"
+	"github.com/radial-project/radial/internal/core"
 )
 
 // Flags are the settings.
@@ -37,13 +38,14 @@ type Flags struct {
 	issuerCA   string
 	IssuerFile string
 
-	ClientCA   string
-	ProxyCA    string
-	ProxyNames []string
-	Roots      []string
-	AuditFile  string
-	Aggregate  string
-	developer  bool
+	ClientCA    string
+	ProxyCA     string
+	ProxyNames  []string
+	Roots       []string
+	Controllers []string
+	AuditFile   string
+	Aggregate   string
+	developer   bool
 }
 
 // Add declares the flags.
@@ -66,6 +68,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.ProxyCA, "front-proxy-ca-file", "", "`file` with authorities of a front proxy whose X-Remote headers are believed")
 	flags.StringSliceVar(&f.ProxyNames, "front-proxy-names", nil, "common `names` that its certificate may have")
 	flags.StringSliceVar(&f.Roots, "roots", nil, "`principals` who are root beside those of the cluster: user:NAME, group:NAME or serviceAccount:NAMESPACE/NAME")
+	flags.StringSliceVar(&f.Controllers, "controllers", nil, "`accounts` of controllers, each CLUSTER=PRINCIPAL, such as local=serviceAccount:radial-system/radial-controller: the role Controller for that cluster at the whole plane")
 	flags.StringVar(&f.AuditFile, "audit-file", "", "`file` to append the audit log to as JSON lines, beside the store")
 	flags.StringVar(&f.Aggregate, "aggregate", "", "stand behind the Kubernetes aggregation layer by a `Service`: NAMESPACE/NAME:PORT (an option for clients that need it, such as rad)")
 }
@@ -95,6 +98,9 @@ func (f *Flags) Check(listen string, developerMode, cluster bool) error {
 		if _, err := principal(r); err != nil {
 			return fmt.Errorf("--roots: %w", err)
 		}
+	}
+	if _, err := f.controllers(); err != nil {
+		return err
 	}
 	if f.Aggregate != "" {
 		if _, err := service(f.Aggregate); err != nil {
@@ -171,6 +177,19 @@ func (f *Flags) roots() (out []auth.Principal) {
 		}
 	}
 	return out
+}
+
+// controllers are the assignments of --controllers.
+func (f *Flags) controllers() (out []auth.Assignment, err error) {
+	for _, c := range f.Controllers {
+		cluster, who, ok := strings.Cut(c, "=")
+		p, err := principal(who)
+		if !ok || cluster == "" || err != nil {
+			return nil, fmt.Errorf("--controllers: %q must be CLUSTER=PRINCIPAL, such as local=serviceAccount:radial-system/radial-controller", c)
+		}
+		out = append(out, auth.Assignment{Principal: p, Role: auth.Controller, Cluster: cluster, Scope: core.MustParseID("/planes/radius/local")})
+	}
+	return out, nil
 }
 
 func (f *Flags) issuers() (out []auth.IssuerOptions, err error) {

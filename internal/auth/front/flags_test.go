@@ -33,6 +33,8 @@ func TestCheck_D46_D48(t *testing.T) {
 		"D-46 OIDC alone":                   {"--tls-self-made=d --oidc-issuer=https://i --roots=group:oidc:ops", false, false, ""},
 		"D-46 odd root":                     {"--tls-self-made=d --roots=alice", false, true, "user:NAME"},
 		"D-46 odd account":                  {"--tls-self-made=d --roots=serviceAccount:alice", false, true, "NAMESPACE/NAME"},
+		"D-46 a controller":                 {"--tls-self-made=d --controllers=local=serviceAccount:a/b,east=user:oidc:x", false, true, ""},
+		"D-46 a controller of no cluster":   {"--tls-self-made=d --controllers=serviceAccount:a/b", false, true, "CLUSTER=PRINCIPAL"},
 		"D-46 aggregated":                   {"--tls-self-made=secret:a/b --aggregate=radial-system/radial-server:443", false, true, ""},
 		"D-46 aggregated without authority": {"--tls-cert-file=c --tls-key-file=k --aggregate=a/b:1", false, true, "--tls-self-made"},
 		"D-46 odd Service":                  {"--tls-self-made=d --aggregate=b:1", false, true, "NAMESPACE/NAME"},

@@ -85,7 +85,11 @@ func (f *Flags) Open(ctx context.Context, d Deps) (_ *Front, err error) {
 		sink = audit.Sinks(sink, out.file)
 	}
 	out.log = audit.New(audit.Options{Sink: sink, Log: d.Log})
-	out.assign = auth.NewAssignments(d.Store, d.Feed, oddOnce(d.Log))
+	controllers, err := f.controllers()
+	if err != nil {
+		return nil, err
+	}
+	out.assign = auth.NewAssignments(d.Store, d.Feed, oddOnce(d.Log), controllers...)
 	return out, nil
 }
 

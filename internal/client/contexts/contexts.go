@@ -64,14 +64,14 @@ type OIDC struct {
 	CAFile   string   `json:"caFile,omitempty"`
 }
 
-// Path is where the file lies: RADIAL_CONFIG, or contexts.yaml in ~/.radial.
+// Path is where the file lies: RADIAL_CONTEXTS, or contexts.yaml in ~/.radial.
 func Path(getenv func(string) string) (string, error) {
-	if p := getenv("RADIAL_CONFIG"); p != "" {
+	if p := getenv("RADIAL_CONTEXTS"); p != "" {
 		return p, nil
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("no file of contexts: set RADIAL_CONFIG: %w", err)
+		return "", fmt.Errorf("no file of contexts: set RADIAL_CONTEXTS: %w", err)
 	}
 	return filepath.Join(home, ".radial", "contexts.yaml"), nil
 }
