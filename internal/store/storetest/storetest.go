@@ -77,6 +77,7 @@ func Run(t *testing.T, open func(t *testing.T, o ...Option) store.Store) {
 		{"Dependents", dependentCases},
 		{"Keysets", keysetCases},
 		{"Audit", auditCases},
+		{"Portable", portableCases},
 		{"Registry", registryCases},
 		{"Listener", listenerCases},
 		{"Model", modelCases},
