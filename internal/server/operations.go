@@ -3,8 +3,11 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	wire "github.com/radial-project/radial/api/arm"
@@ -74,12 +77,21 @@ func (s *Server) await(r *arm.Request) (core.Operation, error) {
 	return s.o.Store.Operation(short(r), id)
 }
 
-// watch streams changes as newline-delimited JSON until the client goes away or
+// mediaEvents is the media type of server-sent events.
+const mediaEvents = "text/event-stream"
+
+// watch streams changes as newline-delimited JSON, or as server-sent events to
+// who accepts them, until the client goes away or
 // the server stops. `since` takes it up where an earlier stream of the same
 // process ended.
 func (s *Server) watch(w http.ResponseWriter, r *arm.Request) error {
+	events := strings.Contains(r.Header.Get("Accept"), mediaEvents)
 	var since int64
-	if v := r.Query("since"); v != "" {
+	v := r.Query("since")
+	if last := r.Header.Get("Last-Event-ID"); v == "" && events {
+		v = last // how a browser takes a stream up again
+	}
+	if v != "" {
 		var err error
 		if since, err = strconv.ParseInt(v, 10, 64); err != nil || since < 0 {
 			return core.Errorf(core.CodeBadRequest, "since is %q: it must be the seq of a change", v)
@@ -99,6 +111,9 @@ func (s *Server) watch(w http.ResponseWriter, r *arm.Request) error {
 	subscription := s.o.Feed.Subscribe(since)
 	control := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "application/x-ndjson")
+	if events {
+		w.Header().Set("Content-Type", mediaEvents)
+	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
 	out := json.NewEncoder(w)
@@ -106,8 +121,18 @@ func (s *Server) watch(w http.ResponseWriter, r *arm.Request) error {
 	send := func(changes ...wire.Change) error {
 		_ = control.SetWriteDeadline(time.Now().Add(heartbeat))
 		for _, c := range changes {
-			if err := out.Encode(c); err != nil {
+			if events {
+				if _, err := fmt.Fprintf(w, "id: %d\ndata: ", c.Seq); err != nil {
+					return err
+				}
+			}
+			if err := out.Encode(c); err != nil { // which ends the line
 				return err
+			}
+			if events {
+				if _, err := io.WriteString(w, "\n"); err != nil {
+					return err
+				}
 			}
 		}
 		return control.Flush()

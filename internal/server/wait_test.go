@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -262,5 +263,75 @@ func TestPages(t *testing.T) {
 	}
 	if got := a.want(a.send("DELETE", version(group, ucp), nil), 409); !strings.Contains(got.message(), "/inert/") {
 		t.Errorf("deleting a group that is not empty answered %s", got.raw)
+	}
+}
+
+// A browser reads the same changes as server-sent events, and takes them up
+// where it was cut off.
+func TestEvents_D21(t *testing.T) {
+	t.Parallel()
+	a := start(t, Options{})
+	events := func(last string) *bufio.Scanner {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		t.Cleanup(cancel)
+		r, err := http.NewRequestWithContext(ctx, "GET", a.URL+"/watch/changes", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept", "text/event-stream")
+		r.Header.Set("Last-Event-ID", last)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+			t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+		}
+		return bufio.NewScanner(resp.Body)
+	}
+	// event reads one event whole.
+	event := func(sc *bufio.Scanner) (id string, c wire.Change) {
+		t.Helper()
+		for sc.Scan() {
+			line := sc.Text()
+			switch {
+			case line == "":
+				return id, c
+			case strings.HasPrefix(line, "id: "):
+				id = line[4:]
+			case strings.HasPrefix(line, "data: "):
+				if err := json.Unmarshal([]byte(line[6:]), &c); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				t.Fatalf("line %q is of no event", line)
+			}
+		}
+		t.Fatal("the stream ended")
+		return "", c
+	}
+	first := events("")
+	id, c := event(first)
+	if !c.Reset {
+		t.Fatalf("the stream begins with %+v", c)
+	}
+	a.succeed(a.want(a.send("PUT", inert("a"), props(map[string]any{})), 201))
+	for c.State != "Succeeded" || !strings.HasSuffix(c.ID, "/a") {
+		id, c = event(first)
+		if id != strconv.FormatInt(c.Seq, 10) {
+			t.Errorf("event %s holds the change %d", id, c.Seq)
+		}
+	}
+	a.succeed(a.want(a.send("PUT", inert("b"), props(map[string]any{})), 201))
+	again := events(id)
+	for range 2 {
+		if _, c = event(again); c.Reset {
+			t.Fatal("D-21: a stream that is taken up begins anew")
+		}
+	}
+	if !strings.HasSuffix(c.ID, "/b") {
+		t.Errorf("D-21: after the first stream comes %+v", c)
 	}
 }
