@@ -161,6 +161,10 @@ race: build tools ## Every test of the workspace under the race detector
 	for m in $(WORKSPACE_MODULES); do (cd $$m && set -x && $(TEST_ENV) go test -race -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...) || failed="$$failed $$m"; done; \
 	[ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
+.PHONY: compat
+compat: ## Play what Radius' clients record and send (RADIUS_CHECKOUT, CONTRIB_CHECKOUT, RADIUS_CLI; see docs/compatibility.md)
+	go test -count=1 -v ./test/compat
+
 .PHONY: test-realnode
 test-realnode: realnode ## Real pods on this machine (root; changes it while it runs, and undoes that)
 	cd devcluster && $(ALONE) $(TEST_ENV) RADIAL_REAL_NODE=1 go test -trimpath -count=1 -timeout $(TEST_TIMEOUT) -run RealNode $(TESTFLAGS) ./e2e
