@@ -2,6 +2,7 @@ package chart
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -15,8 +16,10 @@ import (
 	"github.com/VictoriaMetrics/metricsql"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	_ "sigs.k8s.io/controller-runtime/pkg/controller" // its metrics are the controller's
 	controllermetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/radial-project/radial/internal/audit"
 	"github.com/radial-project/radial/internal/observe"
 	"github.com/radial-project/radial/internal/telemetry"
 )
@@ -26,7 +29,7 @@ var update = flag.Bool("update", false, "write the table of metrics into docs/op
 // described are all metrics that exist, by name, as their help says.
 type metric struct{ name, help, labels string }
 
-var descriptor = regexp.MustCompile(`fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)", constLabels: {[^}]*}, variableLabels: {([^}]*)}`)
+var descriptor = regexp.MustCompile(`fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)", (?:unit: "[^"]*", )?constLabels: {[^}]*}, variableLabels: {([^}]*)}`)
 
 func described(t *testing.T, of ...prometheus.Collector) map[string]metric {
 	t.Helper()
@@ -49,12 +52,14 @@ func described(t *testing.T, of ...prometheus.Collector) map[string]metric {
 }
 
 func server(t *testing.T) map[string]metric {
+	decisions := audit.New(audit.Options{})
+	t.Cleanup(func() { _ = decisions.Close(context.Background()) })
 	m := telemetry.NewMetrics()
 	all, ok := m.Gatherer().(prometheus.Collector)
 	if !ok {
 		t.Fatal("the registry does not describe its metrics")
 	}
-	return described(t, all, observe.Collect(nil))
+	return described(t, all, observe.Collect(nil), decisions)
 }
 
 func controller(t *testing.T) map[string]metric {
