@@ -211,10 +211,11 @@ func (f *feed) read(ctx context.Context) {
 }
 
 // selectChanges answers at least one row: the oldest transaction that runs, how
-// far the feed was pruned, whether there are changes that may not be taken yet,
-// and those from $1 on that may.
+// far the feed was pruned, whether there are changes that may not be taken yet
+// (the newest is one of them: asked in this way it is one step into the index,
+// and not a walk over all changes that are kept), and those from $1 on that may.
 const selectChanges = `WITH h AS (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS xmin)
-	SELECT h.xmin::text::bigint, (SELECT pruned FROM feed), EXISTS (SELECT 1 FROM changes late WHERE late.xid >= h.xmin), c.xid::text::bigint, c.payload
+	SELECT h.xmin::text::bigint, (SELECT pruned FROM feed), coalesce((SELECT late.xid FROM changes late ORDER BY late.xid DESC LIMIT 1) >= h.xmin, false), c.xid::text::bigint, c.payload
 	FROM h LEFT JOIN changes c ON c.xid >= $1::text::xid8 AND c.xid < h.xmin ORDER BY c.xid`
 
 // take reads what is there and hands it on; more says that there are changes
