@@ -14,6 +14,7 @@ import (
 	"github.com/radial-project/radial/internal/auth/front"
 	"github.com/radial-project/radial/internal/config"
 	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/dynamic"
 	"github.com/radial-project/radial/internal/operation"
 	"github.com/radial-project/radial/internal/store"
 )
@@ -35,6 +36,7 @@ type options struct {
 	maxOperations int
 	lease         time.Duration
 	deadline      time.Duration
+	recipe        time.Duration
 	keptHistory   time.Duration
 	keptAudit     time.Duration
 	shutdown      time.Duration
@@ -97,6 +99,7 @@ answers the API only, --api=false works only and answers its health.`,
 	f.IntVar(&c.maxOperations, "max-operation-concurrency", operation.DefaultConcurrency, "how many operations run at a `time`")
 	f.DurationVar(&c.lease, "lease", operation.DefaultLease, "how `long` a worker holds an operation without saying that it lives")
 	f.DurationVar(&c.deadline, "operation-deadline", 24*time.Hour, "how `long` an operation may take")
+	f.DurationVar(&c.recipe, "recipe-deadline", dynamic.DefaultRecipeDeadline, "how `long` one run of a recipe may take")
 	f.DurationVar(&c.keptHistory, "keep-operations", store.KeptOperations, "how `long` operations that ended can be looked at")
 	f.DurationVar(&c.keptAudit, "keep-audit", store.KeptAudit, "how `long` the audit log is kept")
 	f.DurationVar(&c.shutdown, "shutdown-timeout", 10*time.Second, "how `long` a shutdown waits for requests under way")
@@ -114,6 +117,7 @@ func settings(flags *pflag.FlagSet) *config.Settings {
 		"max-operation-concurrency": "workerServer.maxOperationConcurrency",
 		"lease":                     "workerServer.lease",
 		"operation-deadline":        "workerServer.operationDeadline",
+		"recipe-deadline":           "workerServer.recipeDeadline",
 		"keep-operations":           "workerServer.keepOperations",
 		"log-level":                 "log.level",
 		"log-format":                "log.format",
@@ -163,6 +167,9 @@ func (c *options) check() error {
 	}
 	if c.deadline <= 0 {
 		return fmt.Errorf("--operation-deadline is %s: it must be more than nothing", c.deadline)
+	}
+	if c.recipe <= 0 {
+		return fmt.Errorf("--recipe-deadline is %s: it must be more than nothing", c.recipe)
 	}
 	if c.keptHistory <= 0 {
 		return fmt.Errorf("--keep-operations is %s: clients that wait for an operation must be able to see its end", c.keptHistory)

@@ -67,7 +67,7 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 		Store: kept, Feed: broker, Sealer: sealer, Recipes: engine, Types: types, Loopback: c.developerMode,
 		HealthOnly: !c.api, Metrics: operator.metrics, Probes: operator.probes,
 		Log: log, Workers: c.maxOperations, Lease: c.lease, Deadline: c.deadline, Keys: c.key.keep(),
-		KeepOperations: c.keptHistory, KeepAudit: c.keptAudit,
+		RecipeDeadline: c.recipe, KeepOperations: c.keptHistory, KeepAudit: c.keptAudit,
 	})
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/radial-project/radial/internal/conceal"
 	"github.com/radial-project/radial/internal/core"
@@ -145,7 +146,7 @@ func (c *Controller) recipe(ctx context.Context, job *operation.Job, tv *manifes
 		return c.failed(job, status, recipe.Result{}, err)
 	}
 	req.Record = inventory.record
-	result, err := c.recipes.Execute(ctx, req)
+	result, err := within(ctx, c.p.o.RecipeDeadline, core.CodeRecipeDeployment, func(ctx context.Context) (recipe.Result, error) { return c.recipes.Execute(ctx, req) })
 	if err != nil {
 		if ctx.Err() != nil || core.IsCode(err, core.CodeFenced) {
 			return operation.Outcome{}, err
@@ -364,7 +365,19 @@ func (c *Controller) deleteOutputs(ctx context.Context, job *operation.Job, tv *
 	if req.Application, err = c.load(ctx, job.Resource.Application); err != nil && !core.IsCode(err, core.CodeNotFound) {
 		return err
 	}
-	return c.recipes.Delete(ctx, req)
+	_, err = within(ctx, c.p.o.RecipeDeadline, core.CodeRecipeDeletion, func(ctx context.Context) (struct{}, error) { return struct{}{}, c.recipes.Delete(ctx, req) })
+	return err
+}
+
+// within runs a recipe under a deadline of its own.
+func within[T any](ctx context.Context, d time.Duration, code core.Code, run func(context.Context) (T, error)) (T, error) {
+	bounded, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	result, err := run(bounded)
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		err = core.Errorf(code, "the recipe did not end within %s, its deadline (workerServer.recipeDeadline). What it made so far is recorded: repeat the request to go on, or delete the resource", d)
+	}
+	return result, err
 }
 
 // difference is what turns one inventory into another.

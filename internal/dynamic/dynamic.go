@@ -30,6 +30,11 @@ import (
 // DefaultDeadline is how long an operation may take (D-20).
 const DefaultDeadline = 24 * time.Hour
 
+// DefaultRecipeDeadline is how long one run of a recipe, or the deletion of what
+// it made, may take (D-47): less than the operation, so that its end is told as
+// the recipe's failure and remembered.
+const DefaultRecipeDeadline = 12 * time.Hour
+
 // maxRetries bounds how often a write is computed again because its row changed
 // under it.
 const maxRetries = 32
@@ -79,8 +84,10 @@ type Options struct {
 	// Kinds by the type's name in lower case.
 	Kinds    map[string]Kind
 	Deadline time.Duration
-	Now      func() time.Time
-	NewID    func() string
+	// RecipeDeadline of one run of a recipe.
+	RecipeDeadline time.Duration
+	Now            func() time.Time
+	NewID          func() string
 }
 
 // Provider answers reads and writes of resources. It is safe for concurrent use.
@@ -90,6 +97,9 @@ type Provider struct{ o Options }
 func New(o Options) *Provider {
 	if o.Deadline == 0 {
 		o.Deadline = DefaultDeadline
+	}
+	if o.RecipeDeadline == 0 {
+		o.RecipeDeadline = DefaultRecipeDeadline
 	}
 	if o.Now == nil {
 		o.Now = time.Now

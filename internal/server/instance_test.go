@@ -36,7 +36,9 @@ type Options struct {
 	Lease time.Duration
 	// Deadline of operations.
 	Deadline time.Duration
-	Log      *slog.Logger
+	// RecipeDeadline of one run.
+	RecipeDeadline time.Duration
+	Log            *slog.Logger
 	// Beside shares store and feed with another Instance, as a second process on
 	// one store does.
 	Beside *Instance
@@ -128,7 +130,7 @@ func startInstance(tb testing.TB, o Options) *Instance {
 	}
 	s, err := server.New(ctx, server.Options{
 		Store: st, Feed: broker, Sealer: sealer, Recipes: o.Recipes, Loopback: true,
-		Log: o.Log, Workers: o.Workers, Lease: o.Lease, Deadline: o.Deadline,
+		Log: o.Log, Workers: o.Workers, Lease: o.Lease, Deadline: o.Deadline, RecipeDeadline: o.RecipeDeadline,
 	})
 	if err != nil {
 		tb.Fatalf("start the server: %v", err)

@@ -157,3 +157,28 @@ func TestOperations_D20(t *testing.T) {
 	}
 	a.want(retry("11111111-1111-1111-1111-111111111111"), 404)
 }
+
+// A recipe has a deadline of its own: its operation ends as Failed, with what it
+// made recorded, long before the operation's would be over.
+func TestRecipeDeadline_D47(t *testing.T) {
+	t.Parallel()
+	d := &driver{execute: func(ctx context.Context, run recipe.Run) (recipe.Result, error) {
+		if run.Owner.Name() != "slow" {
+			return recipe.Result{Definition: run.Definition}, nil
+		}
+		if err := run.Record(ctx, []core.Output{output("half")}, nil); err != nil {
+			return recipe.Result{}, err
+		}
+		<-ctx.Done()
+		return recipe.Result{}, ctx.Err()
+	}}
+	a := start(t, Options{Recipes: engine(d), RecipeDeadline: 300 * time.Millisecond})
+	end := a.await(a.want(a.send("PUT", made("slow"), withEnv(map[string]any{})), 201))
+	if end.body["status"] != "Failed" || dig(end.body, "error", "code") != "RecipeDeploymentFailed" || !strings.Contains(end.raw, "300ms") {
+		t.Errorf("D-47: the operation ended as %s", end.raw)
+	}
+	if got := a.want(a.send("GET", made("slow"), nil), 200); !strings.Contains(got.raw, "half") || got.prop("recipe", "recipeStatus") != "executionError" {
+		t.Errorf("D-47: GET answers %s", got.raw)
+	}
+	a.succeed(a.want(a.send("PUT", made("quick"), withEnv(map[string]any{})), 201))
+}

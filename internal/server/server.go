@@ -65,6 +65,8 @@ type Options struct {
 	Lease   time.Duration
 	// Deadline of operations; zero is 24 hours.
 	Deadline time.Duration
+	// RecipeDeadline of one run of a recipe; zero is 12 hours.
+	RecipeDeadline time.Duration
 	// KeepOperations and KeepAudit are how long operations that ended and records
 	// of the audit stay, Expire and Sweep how often is looked; zero is the default
 	// of each.
@@ -125,7 +127,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		application.RefuseFiles(kinds)
 	}
 	s.provider = dynamic.New(dynamic.Options{
-		Store: o.Store, Types: s.types, Sealer: o.Sealer, Members: rules, Kinds: kinds, Now: o.Now, Deadline: o.Deadline,
+		Store: o.Store, Types: s.types, Sealer: o.Sealer, Members: rules, Kinds: kinds, Now: o.Now, Deadline: o.Deadline, RecipeDeadline: o.RecipeDeadline,
 	})
 	controllers := operation.NewRegistry(dynamic.NewController(s.provider, o.Recipes, o.Log))
 	controllers.Register(typeCascade, core.VerbDelete, operation.ControllerFunc(s.cascade))
