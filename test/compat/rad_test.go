@@ -207,6 +207,12 @@ func TestRadiusCLI_D3_D10(t *testing.T) {
 		{"app graph shop -o json", `{"resources":[{"name":"events","connections":[{"direction":"Inbound","id":"` + group + `Compat.Resources/readers/web"}]},
 			{"name":"web","connections":[{"direction":"Outbound","id":"` + group + `Compat.Resources/topics/events"}]}]}`, 0},
 
+		{"resource-type delete Compat.Resources/readers -y -o json", "Compat.Resources/readers/web", 1}, // used by it
+		{"group create full -o json", "created", 0},
+		{"env create inner -g full -o json", "created", 0},
+		{"group delete full -y -o json", "deleted", 0},
+		{"env show inner -g full -o json", "not found", 1},
+
 		{"resource delete Compat.Resources/readers web -y -o json", "deleted", 0},
 		{"resource delete Compat.Resources/readers web -y -o json", "not found", 0},
 		{"application delete shop -y -o json", "deleted", 0},
