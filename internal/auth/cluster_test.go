@@ -279,6 +279,23 @@ func TestCertificatesAndProxies_D46(t *testing.T) {
 	says(f.caller(proxy), "root", "system:masters").want(200, "PUT", bank, `{}`)
 	f.caller(proxy).want(401, "GET", shop, "") // the proxy itself is nobody
 
+	// Below the aggregated prefix a held poll is short, and there are no streams.
+	const prefix = "/apis/api.ucp.dev/v1alpha3"
+	front := says(f.caller(proxy), "root", "system:masters")
+	front.want(200, "PUT", prefix+shop+env+"e", envOf)
+	made := front.want(201, "PUT", prefix+shop+store+"s", strings.Replace(secret, `"type"`, `"environment":"`+shop+env+`e","type"`, 1))
+	status := strings.TrimPrefix(made.header.Get("Azure-AsyncOperation"), f.url)
+	if !strings.HasPrefix(status, prefix) {
+		t.Errorf("the operation is at %s", status)
+	}
+	if a := front.send("GET", status, "", "Prefer", "wait=60"); a.status != 200 || a.header.Get("Preference-Applied") != "wait=5" {
+		t.Errorf("D-46: a held poll through the proxy: %d, %v", a.status, a.header)
+	}
+	if a := root.send("GET", status, "", "Prefer", "wait=60"); a.status != 200 || a.header.Get("Preference-Applied") != "wait=60" {
+		t.Errorf("D-46: a held poll of the server's own Service: %d, %v", a.status, a.header)
+	}
+	front.want(400, "GET", prefix+"/watch/changes", "", "Service of radial-server")
+
 	// Headers of others say nothing.
 	says(f.caller(), "alice").want(401, "GET", shop, "")
 	says(by("ca", "mallory"), "alice").want(403, "GET", shop, "", "user:mallory")

@@ -118,9 +118,10 @@ type Assignment struct {
 }
 
 // covers reports whether scope is id or stands above it.
-func covers(scope, id core.ID) bool {
-	s, k := scope.Key(), id.Key()
-	return s != "" && strings.HasPrefix(k, s) && (len(k) == len(s) || k[len(s)] == '/')
+func covers(scope, id core.ID) bool { return above(scope.Key(), id.Key()) }
+
+func above(scope, id string) bool {
+	return scope != "" && strings.HasPrefix(id, scope) && (len(id) == len(scope) || id[len(scope)] == '/')
 }
 
 // Access is one thing that a request wants.
@@ -148,14 +149,20 @@ type Decision struct {
 const Root Role = "Root"
 
 // Grants are assignments by principal, a snapshot that never changes.
-type Grants struct{ byKey map[string][]Assignment }
+type Grants struct{ byKey map[string][]grant }
+
+// grant is an assignment with its scope's key, which every decision compares.
+type grant struct {
+	Assignment
+	scope string
+}
 
 // NewGrants indexes assignments.
 func NewGrants(assignments []Assignment) *Grants {
-	g := &Grants{byKey: make(map[string][]Assignment, len(assignments))}
+	g := &Grants{byKey: make(map[string][]grant, len(assignments))}
 	for _, a := range assignments {
 		k := a.Principal.key()
-		g.byKey[k] = append(g.byKey[k], a)
+		g.byKey[k] = append(g.byKey[k], grant{a, a.Scope.Key()})
 	}
 	return g
 }
@@ -164,9 +171,10 @@ func NewGrants(assignments []Assignment) *Grants {
 // of its arguments: who is root is not asked here.
 func (g *Grants) Decide(who Identity, a Access) Decision {
 	var bound Decision
+	id := a.ID.Key()
 	for _, key := range who.keys() {
 		for _, as := range g.byKey[key] {
-			if !as.Role.Allows(a.Verb) || !reaches(as.Scope, a) {
+			if !as.Role.Allows(a.Verb) || !reaches(as.scope, id, a.Verb) {
 				continue
 			}
 			d := Decision{Allowed: true, Role: as.Role, Scope: as.Scope,
@@ -185,14 +193,14 @@ func (g *Grants) Decide(who Identity, a Access) Decision {
 	return denied(who, a)
 }
 
-// reaches reports whether a role at scope counts for an access. What is there
+// reaches reports whether a role at scope counts for a verb at id. What is there
 // may be discovered from above and from below: who has a role in one group sees
 // that the plane exists.
-func reaches(scope core.ID, a Access) bool {
-	if a.Verb == Discover && (a.ID.IsZero() || covers(a.ID, scope)) {
+func reaches(scope, id string, v Verb) bool {
+	if v == Discover && (id == "" || above(id, scope)) {
 		return true
 	}
-	return covers(scope, a.ID)
+	return above(scope, id)
 }
 
 func denied(who Identity, a Access) Decision {
