@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 
+	"github.com/spf13/cobra"
+
+	"github.com/radial-project/radial/internal/cli/setup"
 	"github.com/radial-project/radial/internal/client/contexts"
 )
 
@@ -62,4 +66,77 @@ func (s *session) place() (string, http.RoundTripper, error) {
 	}
 	t, err := f.Transport(*c)
 	return c.Server, t, err
+}
+
+// switchedTo is the id of the environment that was switched to on the control plane of this run, "" for none.
+func (s *session) switchedTo() (string, error) {
+	c, err := s.client()
+	if err != nil {
+		return "", err
+	}
+	path, err := contexts.Path(s.Getenv)
+	if err != nil {
+		return "", nil // no home, so nothing was ever kept there
+	}
+	f, err := contexts.Load(path)
+	if err != nil {
+		return "", err
+	}
+	return f.Environments[c.URL()], nil
+}
+
+// environmentInUse is what an environment that was not named means: the one that was switched to, else default.
+func (s *session) environmentInUse(named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	switched, err := s.switchedTo()
+	return cmp.Or(switched, setup.DefaultName), err
+}
+
+func (s *session) environmentSwitch() *cobra.Command {
+	var unset bool
+	c := &cobra.Command{
+		Use: "switch NAME | --unset", Short: "Choose the environment that commands use unless told otherwise", Args: cobra.MaximumNArgs(1),
+		Long: `Chooses the environment of this control plane that recipe commands, env show and resource create use where
+none is named. It is kept in the file of contexts (RADIAL_CONTEXTS, else ~/.radial/contexts.yaml).`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if unset == (len(args) == 1) {
+				return usagef("name the environment to use, or give --unset")
+			}
+			path, err := contexts.Path(s.Getenv)
+			if err != nil {
+				return err
+			}
+			f, err := contexts.Load(path)
+			if err != nil {
+				return err
+			}
+			api, err := s.client()
+			if err != nil {
+				return err
+			}
+			if unset {
+				delete(f.Environments, api.URL())
+				if err := f.Save(); err != nil {
+					return err
+				}
+				return s.done(map[string]any{"server": api.URL()}, "No environment is chosen any more on %s.", api.URL())
+			}
+			r, id, err := s.findKind(c.Context(), "environments", "environment", args[0])
+			if err != nil {
+				return err
+			}
+			if f.Environments == nil {
+				f.Environments = map[string]string{}
+			}
+			f.Environments[api.URL()] = id.String()
+			if err := f.Save(); err != nil {
+				return err
+			}
+			return s.done(map[string]any{"server": api.URL(), "environment": r.ID}, "Environment %q is in use on %s.", r.Name, api.URL())
+		},
+	}
+	c.Flags().BoolVar(&unset, "unset", false, "choose none")
+	return c
 }

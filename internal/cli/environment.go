@@ -16,7 +16,7 @@ import (
 func (s *session) environmentCommand() *cobra.Command {
 	c := &cobra.Command{Use: "env", Aliases: []string{"environment", "environments", "envs"}, Short: "Environments: where applications go, and who may use them"}
 	c.PersistentFlags().StringVarP(&s.group, "group", "g", "", "resource group (any for what exists, default for what is created)")
-	c.AddCommand(s.environmentList(), s.environmentShow(), s.environmentCreate(), s.environmentUpdate(), s.environmentDelete())
+	c.AddCommand(s.environmentList(), s.environmentShow(), s.environmentCreate(), s.environmentUpdate(), s.environmentDelete(), s.environmentSwitch())
 	return c
 }
 
@@ -39,9 +39,17 @@ func (s *session) environmentList() *cobra.Command {
 
 func (s *session) environmentShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME", Short: "Show an environment", Args: cobra.ExactArgs(1),
+		Use: "show [NAME]", Short: "Show an environment: the one that is named, or the one in use", Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			r, _, err := s.findKind(c.Context(), "environments", "environment", args[0])
+			name := ""
+			if len(args) > 0 {
+				name = args[0]
+			}
+			name, err := s.environmentInUse(name)
+			if err != nil {
+				return err
+			}
+			r, _, err := s.findKind(c.Context(), "environments", "environment", name)
 			if err != nil {
 				return err
 			}

@@ -29,7 +29,7 @@ func (s *session) initCommand() *cobra.Command {
 	var skipRecipes, plainHTTP bool
 	c := &cobra.Command{
 		Use: "init", Short: "Prepare a cluster and a control plane for each other", Args: cobra.NoArgs,
-		Long: `Prepares a cluster (--kubeconfig and --context as kubectl has them): installs Radial's kinds, admission
+		Long: `Prepares a cluster (--kubeconfig and --kube-context): installs Radial's kinds, admission
 policy, ServiceAccounts and grants by server-side apply. Prepares the control plane: makes the default
 group and environment, and registers the local recipes there.
 

@@ -34,7 +34,7 @@ type kubernetesFlags struct {
 
 func (k *kubernetesFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&k.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (KUBECONFIG, else ~/.kube/config)")
-	c.Flags().StringVar(&k.context, "context", "", "context in the kubeconfig (the current one unless set)")
+	c.Flags().StringVar(&k.context, "kube-context", "", "context in the kubeconfig (the current one unless set)")
 }
 
 func (k *kubernetesFlags) loaded() clientcmd.ClientConfig {
@@ -47,7 +47,7 @@ func (k *kubernetesFlags) loaded() clientcmd.ClientConfig {
 func (k *kubernetesFlags) config(doing string) (*rest.Config, error) {
 	cfg, err := k.loaded().ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("no cluster to %s: name one with --kubeconfig and --context: %w", doing, err)
+		return nil, fmt.Errorf("no cluster to %s: name one with --kubeconfig and --kube-context: %w", doing, err)
 	}
 	cfg.QPS = -1
 	return cfg, nil

@@ -16,7 +16,7 @@ import (
 
 func (s *session) recipeCommand() *cobra.Command {
 	c := &cobra.Command{Use: "recipe", Aliases: []string{"recipes"}, Short: "Recipes: what provisions the resources of a type in an environment"}
-	c.PersistentFlags().StringVarP(&s.environment, "environment", "e", "", "environment, by name or id (default unless set)")
+	c.PersistentFlags().StringVarP(&s.environment, "environment", "e", "", "environment, by name or id (the one in use, see radial env switch; else default)")
 	c.PersistentFlags().StringVarP(&s.group, "group", "g", "", "resource group of the environment (any unless set)")
 	c.AddCommand(s.recipeList(), s.recipeShow(), s.recipeRegister(), s.recipeUnregister(), s.recipePublish())
 	return c
@@ -48,7 +48,11 @@ func registrations(env *arm.Resource) []registered {
 
 // environmentForRecipes finds the environment of -e, which must be of the kind that holds recipes itself.
 func (s *session) environmentForRecipes(ctx context.Context) (*arm.Resource, core.ID, error) {
-	env, id, err := s.findKind(ctx, "environments", "environment", cmp.Or(s.environment, setup.DefaultName))
+	name, err := s.environmentInUse(s.environment)
+	if err != nil {
+		return nil, core.ID{}, err
+	}
+	env, id, err := s.findKind(ctx, "environments", "environment", name)
 	if err == nil && !strings.EqualFold(id.Type(), setup.EnvironmentType) {
 		return nil, id, usagef("environment %q is a %s: its recipes are in the recipe packs that it names, not in itself (radial resource show %s)", env.Name, id.Type(), id)
 	}

@@ -198,6 +198,12 @@ of a whole resource, and from --set, which wins. --environment and --application
 			if err := assign(body.Properties, set); err != nil {
 				return err
 			}
+			if s.environment == "" && application == "" && body.Properties["environment"] == nil && body.Properties["application"] == nil {
+				// Only what was switched to; default is nobody's choice.
+				if s.environment, err = s.switchedTo(); err != nil {
+					return err
+				}
+			}
 			if s.environment != "" {
 				_, id, err := s.elsewhere().findKind(ctx, "environments", "environment", s.environment)
 				if err != nil {
@@ -223,7 +229,7 @@ of a whole resource, and from --set, which wins. --environment and --application
 	c.Flags().StringVarP(&s.group, "group", "g", "", "resource group (default unless set)")
 	c.Flags().StringVarP(&file, "file", "f", "", "file with the properties, - for standard input")
 	c.Flags().StringArrayVar(&set, "set", nil, "one property, as path=value; the value may be JSON (may be repeated)")
-	c.Flags().StringVarP(&s.environment, "environment", "e", "", "environment to belong to, by name or id")
+	c.Flags().StringVarP(&s.environment, "environment", "e", "", "environment to belong to, by name or id (the one that radial env switch chose, where no application is named)")
 	c.Flags().StringVarP(&application, "application", "a", "", "application to belong to, by name or id")
 	return c
 }

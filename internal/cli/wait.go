@@ -36,7 +36,7 @@ reason. Nothing is polled: the cluster and the control plane tell.
   resource/ID      the provisioning of a resource has ended; the id may be written as TYPE/NAME
   operation/ID     an operation has ended
 
-Kubernetes objects are looked for in the cluster of --kubeconfig and --context. --timeout bounds the wait.`,
+Kubernetes objects are looked for in the cluster of --kubeconfig and --kube-context. --timeout bounds the wait.`,
 		Example: `  radial wait deployment/web recipe/db -n shop --timeout 5m
   radial wait resource/Applications.Datastores/redisCaches/db`,
 		RunE: func(c *cobra.Command, args []string) error {

@@ -18,6 +18,9 @@ import (
 type File struct {
 	CurrentContext string    `json:"currentContext,omitempty"`
 	Contexts       []Context `json:"contexts"`
+	// Environments are the ids of those in use, by the server's base URL:
+	// there is one for a server that no context names, too.
+	Environments map[string]string `json:"environments,omitempty"`
 
 	path string
 }
