@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,6 +96,14 @@ func plug(t *testing.T, v *vault) string {
 	s := service.NewGRPCService(socket, 5*time.Second, v)
 	served := make(chan error, 1)
 	go func() { served <- s.ListenAndServe() }()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) { // it does not say when it listens
+		if c, err := net.Dial("unix", socket); err == nil {
+			_ = c.Close()
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
 	t.Cleanup(func() {
 		s.Shutdown()
 		<-served
