@@ -16,6 +16,7 @@
 {{- $_ := set $config "tlsNames" (concat (list (printf "radial-server.%s.svc" .Release.Namespace) (printf "radial-server.%s.svc.cluster.local" .Release.Namespace) "localhost" "127.0.0.1") .Values.server.tls.names) -}}
 {{- end -}}
 {{- if .Values.server.aggregation.enabled }}{{ $_ := set $config "aggregate" (printf "%s/radial-server:%d" .Release.Namespace (int .Values.server.service.port)) }}{{ end -}}
+{{- if .Values.controller.enabled }}{{ $_ := set $config "controllers" (list (printf "%s=serviceAccount:%s/radial-controller" .Values.cluster .Release.Namespace)) }}{{ end -}}
 {{- range $k, $v := .Values.server.config }}
 {{- if and (kindIs "map" $v) (hasKey $config $k) }}{{ $_ := set $config $k (merge (deepCopy $v) (get $config $k)) }}{{ else }}{{ $_ := set $config $k $v }}{{ end -}}
 {{- end -}}
