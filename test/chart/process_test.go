@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -157,7 +156,7 @@ func TestProcesses_K35(t *testing.T) {
 			t.Fatalf("helm: %v\n%s\n%s", err, out, problems)
 		}
 	}
-	run("install", "radial", chartDir, "--create-namespace", "--set", "server.replicas=0,controller.replicas=0,holding.enabled=false")
+	run("install", "radial", chartDir, "--create-namespace", "--take-ownership", "--set", "server.replicas=0,controller.replicas=0,holding.enabled=false")
 	defer run("uninstall", "radial")
 	objects := render(t, namespace, "")
 
@@ -205,7 +204,8 @@ func TestProcesses_K35(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A cluster administrator is root, and gives the controller its role.
+	// A cluster administrator is root. The controller's role comes with the
+	// configuration.
 	people, err := contexts.Load(filepath.Join(dir, "contexts.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -215,8 +215,8 @@ func TestProcesses_K35(t *testing.T) {
 		t.Fatal(err)
 	}
 	admin := client.New("https://"+listen, client.Options{Transport: me})
-	assignment := core.MustParseID("/planes/radius/local").Resource("System.Authorization/roleAssignments", "controller-local")
-	body := fmt.Sprintf(`{"properties":{"role":"Controller","cluster":"local","principal":{"kind":"serviceAccount","name":"%s/radial-controller"}}}`, namespace)
+	assignment := core.MustParseID("/planes/radius/local").Resource("System.Authorization/roleAssignments", "ann")
+	body := `{"properties":{"role":"Reader","principal":{"kind":"user","name":"ann"}}}`
 	if _, err := admin.Put(ctx, assignment, "2023-10-01-preview", jsonBody(body)); err != nil {
 		t.Fatalf("the administrator of the cluster cannot assign a role: %v", err)
 	}
