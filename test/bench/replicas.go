@@ -94,8 +94,8 @@ func (b *bench) river() error {
 		if err := json.Unmarshal(out, &got); err != nil {
 			return err
 		}
-		b.add(figure{Name: "River, no-op jobs at sixteen clients" + where, Value: got.Rate, Unit: "/s"})
-		b.add(figure{Name: "River, insert to completed, sixteen clients, p50" + where, Value: got.P50, Unit: "ms"})
+		b.add(figure{Name: "River, no-op jobs from sixteen clients that do not wait" + where, Value: got.Rate, Unit: "/s"})
+		b.add(figure{Name: "River, insert to completed, one client, p50" + where, Value: got.P50, Unit: "ms"})
 		return nil
 	}
 	if err := measure(url, ""); err != nil {
