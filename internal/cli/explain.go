@@ -25,12 +25,12 @@ func (s *session) explain(err error) {
 		fmt.Fprintf(s.Err, "Error: not done within %s (--timeout). %s\n", s.timeout, s.goesOn())
 		return
 	}
-	fmt.Fprintf(s.Err, "Error: %s\n", err)
 	var e *core.Error
 	if !errors.As(err, &e) {
+		fmt.Fprintf(s.Err, "Error: %s\n", err)
 		return
 	}
-	fmt.Fprint(s.Err, detailTree(err.Error(), e.Details, "  "))
+	fmt.Fprint(s.Err, "Error: "+errorText(err.Error(), e.Details))
 	if e.Code == core.CodeUnavailable && s.server == "" {
 		if dir, _, err := s.stateDir(); err == nil {
 			if url, _ := dev.Dir(dir).URL(); url != "" && e.Target == url {
@@ -52,6 +52,31 @@ func (s *session) goesOn() string {
 		return fmt.Sprintf("The server goes on %[1]s: radial operation show %[2]s tells how it stands, radial operation cancel %[2]s ends it.", p.what, p.name)
 	}
 	return "What the server had accepted goes on there: radial operation list --live shows it."
+}
+
+// errorText is an error with its details below it. A message that strings several of them together is cut where
+// they begin, so that each has a line.
+func errorText(said string, details []core.Error) string {
+	first, last := len(said), 0
+	for _, d := range details {
+		i := strings.Index(said, d.Message)
+		if i < 0 || len(details) < 2 {
+			return said + "\n" + detailTree(said, details, "  ")
+		}
+		last = max(last, i+len(d.Message))
+		if before := d.Target + ": "; strings.HasSuffix(said[:i], before) {
+			i -= len(before)
+		}
+		first = min(first, i)
+	}
+	if len(details) < 2 || first == 0 {
+		return said + "\n"
+	}
+	head := strings.TrimRight(said[:first], " :;,") + ":"
+	if rest := strings.TrimLeft(said[last:], " :;,."); rest != "" {
+		return head + "\n" + detailTree(head, details, "  ") + rest + "\n"
+	}
+	return head + "\n" + detailTree(head, details, "  ")
 }
 
 // detailTree writes the details of an error, a line for each: what it is about, and what to do. What has been

@@ -131,7 +131,7 @@ func operationText(op arm.Operation) string {
 		[2]string{"Waited for by", op.Parent},
 	)
 	if e := op.Error; e != nil {
-		out += "Error: " + e.Message + "\n" + detailTree(e.Message, wireError(*e).Details, "  ")
+		out += "Error: " + errorText(e.Message, wireError(*e).Details)
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/radial-project/radial/api/arm"
 	"github.com/radial-project/radial/api/radapp"
+	"github.com/radial-project/radial/internal/core"
 )
 
 // TestDeploymentStands_K28: each way in which a Deployment is not done is told apart from each other, and those
@@ -145,5 +146,27 @@ func TestDetailTree(t *testing.T) {
 	want := "  - resources.secret: Secret db: it is there and not ours; delete it\n    - metadata: owner: shop\n  - Deployment db: not ready\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// TestErrorText: faults that a message strings together have a line each; what it says besides stays.
+func TestErrorText(t *testing.T) {
+	a := core.Error{Target: "depth", Message: "must be an integer"}
+	b := core.Error{Target: "password", Message: "password: must have at least 8 characters"}
+	for name, c := range map[string]struct {
+		said    string
+		details []core.Error
+		want    string
+	}{
+		"none":            {"it failed; try again", nil, "it failed; try again\n"},
+		"one, said":       {"failed: must be an integer", []core.Error{a}, "failed: must be an integer\n"},
+		"one, not said":   {"failed", []core.Error{a}, "failed\n  - depth: must be an integer\n"},
+		"two, strung":     {"x.yaml: failed: depth: must be an integer; password: must have at least 8 characters", []core.Error{a, b}, "x.yaml: failed:\n  - depth: must be an integer\n  - password: must have at least 8 characters\n"},
+		"two, and more":   {"failed: depth: must be an integer; password: must have at least 8 characters. Do this", []core.Error{a, b}, "failed:\n  - depth: must be an integer\n  - password: must have at least 8 characters\nDo this\n"},
+		"two, one unsaid": {"failed: must be an integer", []core.Error{a, b}, "failed: must be an integer\n  - password: must have at least 8 characters\n"},
+	} {
+		if got := errorText(c.said, c.details); got != c.want {
+			t.Errorf("%s: got\n%swant\n%s", name, got, c.want)
+		}
 	}
 }
