@@ -24,6 +24,9 @@ type Options struct {
 	// a template that uses these is refused.
 	Now     time.Time
 	NewGUID func() string
+	// Secret, when not nil, is told the value of every secure parameter, given
+	// or made by its default, before anything is made of it.
+	Secret func(v any)
 }
 
 // Runtime answers what only a running deployment knows.
@@ -163,6 +166,9 @@ func (p *Plan) readParameters(values map[string]any) error {
 		v, err := e.parameter(q.name)
 		if err != nil {
 			return q.def.locate(err)
+		}
+		if p.options.Secret != nil && q.secure() {
+			p.options.Secret(Export(v))
 		}
 		if bad := p.t.fit(q.def, v, "parameter "+strconv.Quote(q.name), 0); bad != nil {
 			return bad.WithTarget("parameters." + q.name)

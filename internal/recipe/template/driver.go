@@ -85,13 +85,6 @@ func (d *Driver) Execute(ctx context.Context, run recipe.Run) (recipe.Result, er
 	if err != nil {
 		return recipe.Result{}, within(err, core.CodeRecipeInvalid, def)
 	}
-	for _, p := range t.Parameters() {
-		for name, v := range params {
-			if p.Secure && strings.EqualFold(p.Name, name) {
-				conceal.Add(ctx, v)
-			}
-		}
-	}
 	plan, err := t.Plan(lang.Options{
 		Parameters: params,
 		// The same for every run of a resource, so that names made of it stay.
@@ -99,6 +92,7 @@ func (d *Driver) Execute(ctx context.Context, run recipe.Run) (recipe.Result, er
 		Scope:      run.Owner.Scope(),
 		Now:        d.o.Now(),
 		NewGUID:    d.o.NewGUID,
+		Secret:     func(v any) { conceal.Add(ctx, v) },
 	})
 	if err != nil {
 		return recipe.Result{}, within(err, core.CodeRecipeInvalid, def)
