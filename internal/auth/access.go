@@ -12,8 +12,6 @@ import (
 // want is what a request asks for, read from its method and path alone.
 type want struct {
 	Access
-	// open needs no caller; anyone is every caller who proved who they are.
-	open, anyone bool
 	// operation names the operation whose resource decides, in place of ID.
 	operation string
 	// body says that the body may name owners and other resources.
