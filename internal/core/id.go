@@ -1,7 +1,7 @@
 package core
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -97,17 +97,34 @@ func (id ID) String() string {
 	if id.IsZero() {
 		return ""
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "/planes/%s/%s", id.Plane.Type, id.Plane.Name)
+	size := len("/planes/") + len(id.Plane.Type) + 1 + len(id.Plane.Name)
 	for _, s := range id.Scopes {
-		fmt.Fprintf(&b, "/%s/%s", s.Type, s.Name)
+		size += 2 + len(s.Type) + len(s.Name)
 	}
 	if id.Provider != "" {
-		fmt.Fprintf(&b, "/providers/%s", id.Provider)
+		size += len("/providers/") + len(id.Provider)
 		for _, t := range id.Types {
-			b.WriteString("/" + t.Type)
+			size += 2 + len(t.Type) + len(t.Name)
+		}
+	}
+	// Every key of every index is made of this: one allocation.
+	var b strings.Builder
+	b.Grow(size)
+	write := func(parts ...string) {
+		for _, p := range parts {
+			b.WriteString(p)
+		}
+	}
+	write("/planes/", id.Plane.Type, "/", id.Plane.Name)
+	for _, s := range id.Scopes {
+		write("/", s.Type, "/", s.Name)
+	}
+	if id.Provider != "" {
+		write("/providers/", id.Provider)
+		for _, t := range id.Types {
+			write("/", t.Type)
 			if t.Name != "" {
-				b.WriteString("/" + t.Name)
+				write("/", t.Name)
 			}
 		}
 	}
@@ -120,7 +137,12 @@ func (id ID) String() string {
 func (id ID) Key() string { return strings.ToLower(id.String()) }
 
 // Equal compares without case.
-func (id ID) Equal(other ID) bool { return id.Key() == other.Key() }
+func (id ID) Equal(other ID) bool {
+	if id.Plane == other.Plane && id.Provider == other.Provider && slices.Equal(id.Scopes, other.Scopes) && slices.Equal(id.Types, other.Types) {
+		return true // most are written in one case
+	}
+	return id.Key() == other.Key()
+}
 
 // IsZero reports whether this is the empty id.
 func (id ID) IsZero() bool { return id.Plane.Type == "" }
