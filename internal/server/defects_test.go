@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -116,6 +117,9 @@ func TestDefect8_CrashBetweenWrites_D18(t *testing.T) {
 	kinds := []string{"PUT", "DELETE"}
 	for _, kind := range kinds {
 		for _, after := range []bool{false, true} {
+			if onPostgres && !after && os.Getenv("RADIAL_FAULT") != "all" {
+				continue // nothing was committed: the store makes no difference
+			}
 			t.Run(fmt.Sprintf("%s killed, after the commit %v", kind, after), func(t *testing.T) {
 				t.Parallel()
 				for at := int64(1); ; at++ {
