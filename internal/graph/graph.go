@@ -6,6 +6,7 @@ package graph
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	wire "github.com/radial-project/radial/api/arm"
 	"github.com/radial-project/radial/internal/core"
@@ -24,56 +25,58 @@ const (
 // ends; one that leads to nothing stored stands at its beginning only. root
 // itself is no node.
 func Build(g store.Graph, root core.ID) wire.Graph {
-	out := wire.Graph{Resources: []wire.GraphResource{}}
-	at := map[string]int{}
+	// A node and its key, which everything is found and ordered by: keys are
+	// made once for each id.
+	type node struct {
+		wire.GraphResource
+		key string
+	}
+	nodes := make([]node, 0, len(g.Resources))
+	at := make(map[string]int, len(g.Resources)) // by key, counted from 1
+	rootKey := root.Key()
 	for _, r := range g.Resources {
-		if r.ID.Equal(root) || at[r.ID.Key()] > 0 {
+		key := r.ID.Key()
+		if key == rootKey || at[key] > 0 {
 			continue
 		}
 		state := r.State
 		if state == "" {
 			state = core.StateSucceeded
 		}
-		out.Resources = append(out.Resources, wire.GraphResource{
+		nodes = append(nodes, node{key: key, GraphResource: wire.GraphResource{
 			ID: r.ID.String(), Name: r.ID.Name(), Type: r.ID.Type(), ProvisioningState: string(state),
-			Connections: []wire.GraphConnection{}, OutputResources: outputs(g.Outputs[r.ID.Key()]),
-		})
-		at[r.ID.Key()] = len(out.Resources)
+			Connections: []wire.GraphConnection{}, OutputResources: outputs(g.Outputs[key]),
+		}})
+		at[key] = len(nodes)
 	}
 	for _, e := range append(hostEdges(g), g.Edges...) {
-		from, to := at[e.From.Key()], at[e.To.Key()]
+		fromKey, target := e.From.Key(), e.To.String()
+		from, to := at[fromKey], at[strings.ToLower(target)]
 		if from == 0 {
 			continue
 		}
-		target := e.To.String()
 		if to > 0 {
-			target = out.Resources[to-1].ID // in the case it was first written
+			target = nodes[to-1].ID // in the case it was first written
 		}
-		node := &out.Resources[from-1]
-		if e.Kind == core.EdgeReference && to == 0 && stands(g.Outputs[e.From.Key()], e.To) {
+		user := &nodes[from-1]
+		if e.Kind == core.EdgeReference && to == 0 && stands(g.Outputs[fromKey], e.To) {
 			continue // shown among its output resources
 		}
-		node.Connections = append(node.Connections, wire.GraphConnection{ID: target, Direction: Outbound, Kind: string(e.Kind), Name: e.Name})
+		user.Connections = append(user.Connections, wire.GraphConnection{ID: target, Direction: Outbound, Kind: string(e.Kind), Name: e.Name})
 		if to > 0 {
-			used := &out.Resources[to-1]
-			used.Connections = append(used.Connections, wire.GraphConnection{ID: node.ID, Direction: Inbound, Kind: string(e.Kind), Name: e.Name})
+			used := &nodes[to-1]
+			used.Connections = append(used.Connections, wire.GraphConnection{ID: user.ID, Direction: Inbound, Kind: string(e.Kind), Name: e.Name})
 		}
 	}
-	for i := range out.Resources {
-		slices.SortFunc(out.Resources[i].Connections, func(a, b wire.GraphConnection) int {
+	slices.SortFunc(nodes, func(a, b node) int { return cmp.Compare(a.key, b.key) })
+	out := wire.Graph{Resources: make([]wire.GraphResource, len(nodes))}
+	for i, n := range nodes {
+		slices.SortFunc(n.Connections, func(a, b wire.GraphConnection) int {
 			return cmp.Or(-cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 		})
+		out.Resources[i] = n.GraphResource
 	}
-	slices.SortFunc(out.Resources, func(a, b wire.GraphResource) int { return cmp.Compare(key(a.ID), key(b.ID)) })
 	return out
-}
-
-func key(id string) string {
-	parsed, err := core.ParseID(id)
-	if err != nil {
-		return id
-	}
-	return parsed.Key()
 }
 
 func stands(outputs []core.Output, id core.ID) bool {
