@@ -38,7 +38,7 @@ type ID struct {
 // quotes the id and names what is missing.
 func ParseID(s string) (ID, error) {
 	var id ID
-	if !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+	if !isText(s) {
 		return ID{}, Errorf(CodeBadRequest, "%q is not a resource id: it has bytes that are no text", s)
 	}
 	rest, ok := strings.CutPrefix(s, "/")
@@ -81,6 +81,17 @@ func ParseID(s string) (ID, error) {
 		id.Types = append(id.Types, seg)
 	}
 	return id, nil
+}
+
+// isText reports whether s is valid UTF-8 without control characters; most ids
+// are ASCII.
+func isText(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' {
+			return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+		}
+	}
+	return true
 }
 
 // MustParseID is ParseID for ids written in code; it panics on a malformed one.
