@@ -126,6 +126,8 @@ type Page struct {
 
 // Graph is a snapshot of resources and what binds them.
 type Graph struct {
+	// Resources have their ID and State, and Properties only where those hold
+	// a URL ("://"): a graph shows nothing else, and a large one would not fit.
 	Resources []core.Resource
 	Edges     []core.Edge
 	// Outputs by the key of the resource they belong to.
@@ -311,7 +313,8 @@ const (
 	ChangeManifests ChangeKind = "manifests"
 	ChangeKeysets   ChangeKind = "keysets"
 	// ChangeReset: changes may have been missed; whatever was read before may
-	// be stale. Only a store of several processes says it.
+	// be stale. A store of several processes says it, and one that was filled
+	// from a backup. Its Seq may be that of the Reset before.
 	ChangeReset ChangeKind = "reset"
 )
 

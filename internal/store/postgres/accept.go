@@ -112,16 +112,11 @@ func (t *tx) accept(w store.Write) (core.Resource, error) {
 			return r, err
 		}
 	}
-	return r, t.put(r, missing, w)
+	return r, t.put(r, c.Exists, missing, w)
 }
 
-// writeRow puts a row with its edges, its operation and its parents. What is
-// not there is NULL: $24 the operation's id, $35 the edges, $36 the parents.
-// Edges are put before those that are not among them go, in whatever order
-// PostgreSQL runs the parts: no two parts touch one edge.
-var writeRow = `WITH parents AS (
-		INSERT INTO resources SELECT * FROM json_populate_recordset(NULL::resources, $36::json) ON CONFLICT (key) DO NOTHING),
-	written AS (
+// putRow puts a row and its operation, whose id is $24 (NULL for none).
+var putRow = `written AS (
 		INSERT INTO resources (key, id, type, api_version, location, tags, properties, status, secrets, state, etag,
 			application, application_key, environment, environment_key,
 			owner_cluster, owner_namespace, owner_kind, owner_name, owner_uid, implicit, system_data, keyset)
@@ -132,12 +127,25 @@ var writeRow = `WITH parents AS (
 			environment = excluded.environment, environment_key = excluded.environment_key,
 			owner_cluster = excluded.owner_cluster, owner_namespace = excluded.owner_namespace, owner_kind = excluded.owner_kind,
 			owner_name = excluded.owner_name, owner_uid = excluded.owner_uid, implicit = excluded.implicit,
-			system_data = excluded.system_data, keyset = excluded.keyset),
-	accepted AS (` + insertOperation(24) + `),
-	edge AS (SELECT k, i, d, n FROM json_to_recordset($35::json) AS e (k text, i text, d text, n text)),
+			system_data = excluded.system_data, keyset = excluded.keyset)`
+
+// putEdges makes the edges in $35 those that leave the row, in whatever order
+// PostgreSQL runs its parts: no two of them touch one edge.
+const putEdges = `edge AS (SELECT k, i, d, n FROM json_to_recordset($35::json) AS e (k text, i text, d text, n text)),
 	gone AS (DELETE FROM edges WHERE from_key = $1 AND NOT EXISTS (SELECT 1 FROM edge e WHERE e.k = to_key AND e.d = kind AND e.n = name))
 	INSERT INTO edges (from_key, to_key, kind, name, to_id) SELECT DISTINCT ON (k, d, n) $1, k, d, n, i FROM edge
 	ON CONFLICT (from_key, to_key, kind, name) DO UPDATE SET to_id = excluded.to_id`
+
+// One statement writes all that belongs to a write; what a write has not is
+// left out, because every part costs something even where it finds nothing.
+var (
+	writeRow       = `WITH ` + putRow + ` ` + insertOperation(24)
+	writeWithEdges = `WITH ` + putRow + `, accepted AS (` + insertOperation(24) + `), ` + putEdges
+	// writeWithParents makes the rows in $36 too, unless another write has.
+	writeWithParents = `WITH parents AS (
+		INSERT INTO resources SELECT * FROM json_populate_recordset(NULL::resources, $36::json) ON CONFLICT (key) DO NOTHING),
+	` + strings.TrimPrefix(writeWithEdges, `WITH `)
+)
 
 // operationParameters counts those of insertOperation.
 const operationParameters = 11
@@ -162,7 +170,7 @@ func (s *Store) operationValues(r core.Resource, o *core.Operation) []any {
 		s.nanos(o.Created), rows.Column(o.Deadline), o.Trace}
 }
 
-// edgeRow is an edge as it goes to writeRow.
+// edgeRow is an edge as it goes to putEdges.
 type edgeRow struct {
 	Key  string `json:"k"`
 	ID   string `json:"i"`
@@ -179,22 +187,32 @@ func edgeRows(edges []core.Edge) (string, error) {
 	return string(b), err
 }
 
-// put queues the row of a write.
-func (t *tx) put(r core.Resource, parents []core.Resource, w store.Write) error {
+// put queues the row of a write; exists says that one stands there, which may
+// have edges.
+func (t *tx) put(r core.Resource, exists bool, parents []core.Resource, w store.Write) error {
 	values, err := rows.ResourceValues(r, store.TypeOf(r.ID))
 	if err != nil {
 		return err
+	}
+	values = append(values, t.s.operationValues(r, w.Operation)...)
+	if !exists && len(w.Edges) == 0 && len(parents) == 0 {
+		t.do(writeRow, values...)
+		return nil
 	}
 	edges, err := edgeRows(w.Edges)
 	if err != nil {
 		return err
 	}
+	values = append(values, edges)
+	if len(parents) == 0 {
+		t.do(writeWithEdges, values...)
+		return nil
+	}
 	made, err := resourceObjects(parents)
 	if err != nil {
 		return err
 	}
-	values = append(values, t.s.operationValues(r, w.Operation)...)
-	t.do(writeRow, append(values, edges, made)...)
+	t.do(writeWithParents, append(values, made)...)
 	return nil
 }
 

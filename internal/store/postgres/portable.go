@@ -182,7 +182,7 @@ func (t *tx) importRecord(r store.Record) error {
 			strings.ToLower(r.Manifest.Namespace), r.Manifest.Namespace, string(r.Manifest.Manifest))
 	case store.KindResource:
 		row := r.Resource.Resource
-		if err := t.put(row, nil, store.Write{Edges: r.Resource.Edges}); err != nil {
+		if err := t.put(row, false, nil, store.Write{Edges: r.Resource.Edges}); err != nil {
 			return err
 		}
 		if len(r.Resource.Outputs) > 0 {

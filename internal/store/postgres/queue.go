@@ -94,7 +94,7 @@ func (s *Store) Lease(ctx context.Context, l store.Lease) ([]store.Leased, error
 
 func (s *Store) leaseSome(ctx context.Context, q string, args []any) ([]store.Leased, error) {
 	var out []store.Leased
-	err := s.single(ctx, q, args, func(sc scan) error {
+	err := s.single(ctx, q, args, func() { out = nil }, func(sc scan) error {
 		var operation rows.Operation
 		var resource rows.Resource
 		var outputs string
@@ -113,7 +113,8 @@ func (s *Store) leaseSome(ctx context.Context, q string, args []any) ([]store.Le
 }
 
 // single runs one statement that is a transaction of its own and tells nobody.
-func (s *Store) single(ctx context.Context, q string, args []any, each func(scan) error) error {
+// start is called before each attempt, to forget what one that failed answered.
+func (s *Store) single(ctx context.Context, q string, args []any, start func(), each func(scan) error) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
@@ -122,6 +123,7 @@ func (s *Store) single(ctx context.Context, q string, args []any, each func(scan
 		s.trace(q)
 	}
 	for conflicts, dead := 0, 0; ; {
+		start()
 		conn, err := s.pool.Acquire(ctx)
 		if err == nil {
 			// Not interrupted half way: what it has done is to be known.
@@ -149,7 +151,7 @@ func (s *Store) single(ctx context.Context, q string, args []any, each func(scan
 // Renew implements [store.Queue].
 func (s *Store) Renew(ctx context.Context, op string, fence int64, until time.Time) error {
 	found := false
-	err := s.single(ctx, `UPDATE operations SET lease_until = $3`+held+` AND worker <> '' RETURNING 1`, []any{op, fence, rows.Column(until)}, func(sc scan) error {
+	err := s.single(ctx, `UPDATE operations SET lease_until = $3`+held+` AND worker <> '' RETURNING 1`, []any{op, fence, rows.Column(until)}, func() { found = false }, func(sc scan) error {
 		found = true
 		var one int
 		return sc(&one)

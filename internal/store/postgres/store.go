@@ -111,6 +111,13 @@ func Open(ctx context.Context, dsn string, o Options) (_ *Store, err error) {
 	// default isolation is must not change what a write means.
 	config.ConnConfig.RuntimeParams["default_transaction_isolation"] = "read committed"
 	config.ConnConfig.RuntimeParams["application_name"] = "radial"
+	// Every statement is a few steps into indexes, whatever its values and however
+	// many rows there are: to plan it once a connection is enough, and a plan made
+	// while tables were small must not walk them when they have grown.
+	for name, value := range map[string]string{"plan_cache_mode": "force_generic_plan", "jit": "off",
+		"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"} {
+		config.ConnConfig.RuntimeParams[name] = value
+	}
 	s := &Store{clock: o.Clock, etagPrefix: etagPrefix(),
 		where: fmt.Sprintf("PostgreSQL at %s:%d, database %s", config.ConnConfig.Host, config.ConnConfig.Port, config.ConnConfig.Database)}
 	if err := s.migrate(ctx, config.ConnConfig); err != nil {

@@ -22,8 +22,8 @@ func Bench(b *testing.B, open func(b *testing.B) store.Store, commits func() int
 	for _, clients := range []int{1, 8, 16} {
 		b.Run(fmt.Sprintf("write/clients=%d", clients), func(b *testing.B) { benchWrite(b, open(b), clients, 0, commits) })
 	}
-	b.Run("write/clients=1/rows=100000", func(b *testing.B) { benchWrite(b, open(b), 1, 100_000, commits) })
-	b.Run("lease/waiting=10000", func(b *testing.B) { benchLease(b, open(b)) })
+	b.Run("write beside 100000/clients=1", func(b *testing.B) { benchWrite(b, open(b), 1, 100_000, commits) })
+	b.Run("lease of 10000", func(b *testing.B) { benchLease(b, open(b)) })
 	benchRead(b, open)
 }
 
