@@ -48,8 +48,9 @@ type Sealer struct {
 	ring atomic.Pointer[ring]
 
 	loading sync.Mutex
-	// missed is when a value of an unknown key made the keysets be read anew.
-	missed time.Time
+	// missed is when a value of an unknown key made the keysets be read anew, by
+	// the key's number.
+	missed map[uint32]time.Time
 	log    *slog.Logger
 	// counted is told of each value sealed or opened; see Count.
 	counted func(action string, err error)
@@ -111,7 +112,8 @@ func (s *Sealer) load(ctx context.Context) (int64, error) {
 	return next.upTo, nil
 }
 
-// minMiss is how often at most values of unknown keys make the keysets be read.
+// minMiss is how often at most values of one unknown key make the keysets be
+// read anew: those of a key that is lost must not do so each time.
 const minMiss = 500 * time.Millisecond
 
 // key finds the key with a number. A replica that was away when a version was
@@ -122,10 +124,13 @@ func (s *Sealer) key(id uint32) *version {
 	}
 	s.loading.Lock()
 	defer s.loading.Unlock()
-	if v := s.ring.Load().byID[id]; v != nil || time.Since(s.missed) < minMiss {
+	if v := s.ring.Load().byID[id]; v != nil || time.Since(s.missed[id]) < minMiss {
 		return v
 	}
-	s.missed = time.Now()
+	if s.missed == nil || len(s.missed) > 1000 { // nobody loses so many keys
+		s.missed = map[uint32]time.Time{}
+	}
+	s.missed[id] = time.Now()
 	ctx, done := context.WithTimeout(context.Background(), 5*time.Second)
 	defer done()
 	if _, err := s.load(ctx); err != nil {
