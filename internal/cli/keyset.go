@@ -45,7 +45,7 @@ how far it is.`,
 			return s.show(view{data: k, table: t})
 		},
 	}
-	c.AddCommand(list, rotate)
+	c.AddCommand(list, rotate, s.keysetKeyCommand())
 	return c
 }
 
