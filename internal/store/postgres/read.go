@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"strconv"
 	"strings"
 
@@ -161,15 +162,25 @@ func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 	}
 	g := store.Graph{Outputs: map[string][]core.Output{}}
 	err := s.read(ctx, `WITH RECURSIVE reached (key) AS (`+members+` UNION SELECT e.to_key FROM reached JOIN edges e ON e.from_key = reached.key)
-		SELECT `+rows.ResourceColumns+`, `+edgesOf+`, `+outputsOf+` FROM reached JOIN resources r ON r.key = reached.key ORDER BY r.key`, args, func(sc scan) error {
-		rec, err := scanResource(sc)
+		SELECT r.id, r.state, CASE WHEN strpos(r.properties, '://') > 0 THEN r.properties END, `+edgesOf+`, `+outputsOf+`
+		FROM reached JOIN resources r ON r.key = reached.key ORDER BY r.key`, args, func(sc scan) error {
+		var r core.Resource
+		var id, edges, outputs string
+		var properties sql.NullString
+		if err := sc(&id, &r.State, &properties, &edges, &outputs); err != nil {
+			return err
+		}
+		if err := rows.ParseID(id, &r.ID); err != nil {
+			return err
+		}
+		r.Properties = rows.RawJSON(properties)
+		ofIt, made, err := rules.ParseBelongings(r.ID, edges, outputs)
 		if err != nil {
 			return err
 		}
-		g.Resources = append(g.Resources, rec.Resource)
-		g.Edges = append(g.Edges, rec.Edges...)
-		if len(rec.Outputs) > 0 {
-			g.Outputs[rec.Resource.ID.Key()] = rec.Outputs
+		g.Resources, g.Edges = append(g.Resources, r), append(g.Edges, ofIt...)
+		if len(made) > 0 {
+			g.Outputs[r.ID.Key()] = made
 		}
 		return nil
 	})
