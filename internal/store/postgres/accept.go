@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -147,18 +147,15 @@ var (
 	` + strings.TrimPrefix(writeWithEdges, `WITH `)
 )
 
-// operationParameters counts those of insertOperation.
-const operationParameters = 11
-
 // insertOperation adds the operation in the parameters from the given one on,
-// unless that is NULL.
+// unless the first, its id, is NULL.
 func insertOperation(from int) string {
-	p := make([]any, operationParameters+1)
-	for i := range p {
-		p[i] = from + i%operationParameters
+	id := "$" + strconv.Itoa(from)
+	text := `INSERT INTO operations (id, resource_key, resource_id, verb, api_version, state, grp, parent, created, deadline, trace) SELECT ` + id + `::text`
+	for i, cast := range []string{"", "", "", "", "", "", "", "::bigint", "::bigint", ""} {
+		text += ", $" + strconv.Itoa(from+1+i) + cast
 	}
-	return fmt.Sprintf(`INSERT INTO operations (id, resource_key, resource_id, verb, api_version, state, grp, parent, created, deadline, trace)
-	SELECT $%d::text, $%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d::bigint, $%d::bigint, $%d WHERE $%d::text IS NOT NULL`, p...)
+	return text + ` WHERE ` + id + `::text IS NOT NULL`
 }
 
 // operationValues are the values of insertOperation.
