@@ -24,9 +24,9 @@ type Options struct {
 	// a template that uses these is refused.
 	Now     time.Time
 	NewGUID func() string
-	// Secret, when not nil, is told the value of every secure parameter, given
+	// Conceal, when not nil, is told the value of every secure parameter, given
 	// or made by its default, before anything is made of it.
-	Secret func(v any)
+	Conceal func(v any)
 }
 
 // Runtime answers what only a running deployment knows.
@@ -167,8 +167,8 @@ func (p *Plan) readParameters(values map[string]any) error {
 		if err != nil {
 			return q.def.locate(err)
 		}
-		if p.options.Secret != nil && q.secure() {
-			p.options.Secret(Export(v))
+		if p.options.Conceal != nil && q.secure() {
+			p.options.Conceal(Export(v))
 		}
 		if bad := p.t.fit(q.def, v, "parameter "+strconv.Quote(q.name), 0); bad != nil {
 			return bad.WithTarget("parameters." + q.name)

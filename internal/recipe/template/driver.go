@@ -92,7 +92,7 @@ func (d *Driver) Execute(ctx context.Context, run recipe.Run) (recipe.Result, er
 		Scope:      run.Owner.Scope(),
 		Now:        d.o.Now(),
 		NewGUID:    d.o.NewGUID,
-		Secret:     func(v any) { conceal.Add(ctx, v) },
+		Conceal:    func(v any) { conceal.Add(ctx, v) },
 	})
 	if err != nil {
 		return recipe.Result{}, within(err, core.CodeRecipeInvalid, def)
