@@ -12,20 +12,22 @@ func TestRegistrationFollows_D5(t *testing.T) {
 	t.Parallel()
 	a := start(t, Options{})
 	b := &api{Instance: startInstance(t, Options{Beside: a.Instance, NoWorkers: true}), t: t}
-	const provider = "/planes/radius/local/providers/System.Resources/resourceProviders/Other.Things"
-	for what, watched := range map[string]*api{"the same process": a, "another process": b} {
+	for what, watched := range map[string]*api{"Same": a, "Another": b} {
+		// A namespace of its own: another process may still hear of the other one.
+		namespace := what + ".Things"
+		provider := "/planes/radius/local/providers/System.Resources/resourceProviders/" + namespace
 		lines, cancel := stream(t, watched.URL+"/watch/changes")
 		next(t, lines, "the first line", func(c wire.Change) bool { return c.Reset })
 		for _, registered := range []bool{true, false} {
 			if registered {
-				a.want(a.send("PUT", version(provider+"/manifest", ucp), `{"namespace":"Other.Things","types":{"one":{"apiVersions":{"2026-01-01":{}}}}}`), 200)
+				a.want(a.send("PUT", version(provider+"/manifest", ucp), manifestIn(namespace)), 200)
 			} else {
 				a.want(a.send("DELETE", version(provider, ucp), nil), 200)
 			}
 			next(t, lines, "the change of the provider", func(c wire.Change) bool { return c.ID == provider })
 			got := watched.send("GET", version(provider+"/resourceTypes/one", ucp), nil)
 			if known := got.status == 200; known != registered {
-				t.Errorf("%s: after the change, registered is %v and the answer %d %s", what, registered, got.status, got.raw)
+				t.Errorf("%s process: after the change, registered is %v and the answer %d %s", what, registered, got.status, got.raw)
 			}
 		}
 		cancel()
