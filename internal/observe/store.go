@@ -39,7 +39,7 @@ func NewStore(s store.Store, m *telemetry.Metrics, replica string) *Store {
 // read and write measure one call.
 func (s *Store) read(ctx context.Context, call string) (context.Context, func(error)) {
 	begun := s.now()
-	ctx, span := telemetry.Start(ctx, "store "+call)
+	ctx, span := telemetry.Step(ctx, "store "+call)
 	return ctx, func(err error) {
 		span.End(unexpected(err))
 		s.m.Store(call, err, s.now().Sub(begun))

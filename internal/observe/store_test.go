@@ -175,3 +175,22 @@ func TestConformance(t *testing.T) {
 		return observe.NewStore(s, m, "a")
 	})
 }
+
+// idle is a store that costs nothing, to see what measuring costs.
+type idle struct{ store.Store }
+
+func (idle) Accept(context.Context, store.Write) (core.Resource, error) { return core.Resource{}, nil }
+
+func BenchmarkAccept(b *testing.B) {
+	w := store.Write{Resource: core.Resource{ID: core.MustParseID("/planes/radius/local/providers/A.B/things/x")}, Operation: &core.Operation{Verb: core.VerbPut}}
+	for name, s := range map[string]store.Store{"bare": idle{}, "measured": observe.NewStore(idle{}, telemetry.NewMetrics(), "a")} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Accept(b.Context(), w); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

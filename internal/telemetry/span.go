@@ -49,9 +49,22 @@ func start(ctx context.Context, kind trace.SpanKind, name string, attributes ...
 	return ctx, Span{s}
 }
 
+// Step begins a step like Start, but only as part of one that is recorded: for
+// what is of no interest alone, and so often done that the rest must cost
+// nothing.
+func Step(ctx context.Context, name string) (context.Context, Span) {
+	if !trace.SpanFromContext(ctx).IsRecording() {
+		return ctx, Span{}
+	}
+	return Start(ctx, name)
+}
+
 // End ends the step. Of an error only its code is kept: its text may name what
 // a trace must not.
 func (s Span) End(err error) {
+	if s.s == nil {
+		return
+	}
 	if err != nil {
 		s.fail(string(core.CodeOf(err)))
 	}

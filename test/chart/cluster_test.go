@@ -71,11 +71,11 @@ func monitored(t *testing.T, dyn dynamic.Interface, mapper *restmapper.DeferredD
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := watchtools.UntilWithSync(ctx, &cache.ListWatch{
-			ListFunc: func(o metav1.ListOptions) (runtime.Object, error) {
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				o.FieldSelector = fields.OneTermEqualSelector("metadata.name", crd.GetName()).String()
 				return crds.List(ctx, o)
 			},
-			WatchFunc: func(o metav1.ListOptions) (watch.Interface, error) {
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 				o.FieldSelector = fields.OneTermEqualSelector("metadata.name", crd.GetName()).String()
 				return crds.Watch(ctx, o)
 			},
