@@ -94,7 +94,7 @@ func openSecret(ctx context.Context, u *url.URL, o Options) (seal.KEK, error) {
 		}
 		value, ok := s.Data[key]
 		if !ok {
-			return "", fmt.Errorf("Secret %s/%s has no value %q: it must hold a key as `radial keyset new-key` prints it", u.Host, name, key)
+			return "", fmt.Errorf("the Secret %s/%s has no value %q: it must hold a key as `radial keyset new-key` prints it", u.Host, name, key)
 		}
 		return string(value), nil
 	})
