@@ -38,7 +38,9 @@ type Options struct {
 	Deadline time.Duration
 	// RecipeDeadline of one run.
 	RecipeDeadline time.Duration
-	Log            *slog.Logger
+	// Keys say how keysets are looked after.
+	Keys server.KeyOptions
+	Log  *slog.Logger
 	// Beside shares store and feed with another Instance, as a second process on
 	// one store does.
 	Beside *Instance
@@ -130,7 +132,7 @@ func startInstance(tb testing.TB, o Options) *Instance {
 	}
 	s, err := server.New(ctx, server.Options{
 		Store: st, Feed: broker, Sealer: sealer, Recipes: o.Recipes, Loopback: true,
-		Log: o.Log, Workers: o.Workers, Lease: o.Lease, Deadline: o.Deadline, RecipeDeadline: o.RecipeDeadline,
+		Log: o.Log, Workers: o.Workers, Lease: o.Lease, Deadline: o.Deadline, Keys: o.Keys, RecipeDeadline: o.RecipeDeadline,
 	})
 	if err != nil {
 		tb.Fatalf("start the server: %v", err)
