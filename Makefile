@@ -58,7 +58,11 @@ realnode: $(BIN)/devcluster ## Build kubelet, kube-proxy and containerd for NODE
 	devcluster/realnode/build.sh $(BIN)/realnode
 
 .PHONY: tools
-tools: $(TOOLS) ## Build the real programs that tests run: helm, registry, staticcheck, mkimage
+tools: $(TOOLS) postgresql ## Get the real programs that tests run: helm, registry, staticcheck, mkimage, PostgreSQL
+
+.PHONY: postgresql
+postgresql: ## Install Debian's PostgreSQL where it is missing (root or sudo); tests start servers of their own
+	@tools/install.sh postgresql
 
 # A test that misses a program names it: `make helm` builds what it asks for.
 .PHONY: helm registry staticcheck mkimage
@@ -189,7 +193,7 @@ bench: build tools ## Measure the figures that docs/performance.md quotes (BENCH
 ##@ See
 
 .PHONY: demo
-demo: build tools $(if $(filter real,$(NODE)),realnode) ## Show Radial on a development cluster; KEEP=1 leaves it running, NODE=real runs real pods
+demo: build $(BIN)/helm $(if $(filter real,$(NODE)),realnode) ## Show Radial on a development cluster; KEEP=1 leaves it running, NODE=real runs real pods
 	RADIAL_BIN=$(BIN) KEEP=$(KEEP) NODE=$(NODE) go run ./test/demo
 
 .PHONY: clean
