@@ -1,6 +1,7 @@
 package arm
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
@@ -33,6 +34,56 @@ func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	w.WriteHeader(status)
 	_, _ = w.Write(append(body, '\n')) // a client that went away is no fault of ours
+	return nil
+}
+
+// WriteEach answers an object whose one member is the list of what each yields,
+// written as it comes: an answer of any size takes no memory. An error before
+// the first is the request's; after that the answer is broken off, so that no
+// client takes it for whole.
+func WriteEach(w http.ResponseWriter, status int, member string, each func(yield func(any) error) error) error {
+	name, err := json.Marshal(member)
+	if err != nil {
+		return err
+	}
+	control := http.NewResponseController(w)
+	out := bufio.NewWriterSize(w, 64<<10)
+	begun := false
+	begin := func() {
+		begun = true
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
+		w.WriteHeader(status)
+		fmt.Fprintf(out, "{%s:[", name)
+	}
+	n := 0
+	err = each(func(v any) error {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !begun:
+			begin()
+		default:
+			_ = out.WriteByte(',') // its errors stay until Flush
+		}
+		if n++; n%1024 == 0 { // a client that reads on may take its time
+			_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
+		}
+		_, err = out.Write(raw)
+		return err
+	})
+	switch {
+	case err != nil && !begun:
+		return err
+	case err != nil:
+		panic(http.ErrAbortHandler)
+	case !begun:
+		begin()
+	}
+	_, _ = out.WriteString("]}\n")
+	_ = out.Flush() // a client that went away is no fault of ours
 	return nil
 }
 

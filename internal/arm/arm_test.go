@@ -230,6 +230,39 @@ func TestErrorEnvelope(t *testing.T) {
 	}
 }
 
+func TestWriteEach(t *testing.T) {
+	write := func(values ...any) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		err := WriteEach(w, 200, "items", func(yield func(any) error) error {
+			for _, v := range values {
+				if err := yield(v); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			WriteError(w, err)
+		}
+		return w
+	}
+	for want, values := range map[string][]any{"{\"items\":[]}\n": nil, "{\"items\":[1]}\n": {1}, "{\"items\":[1,\"a\",{}]}\n": {1, "a", struct{}{}}} {
+		if w := write(values...); w.Code != 200 || w.Body.String() != want || !strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") {
+			t.Errorf("%d %q, want %q", w.Code, w.Body, want)
+		}
+	}
+	if w := write(func() {}); w.Code != 500 || !strings.Contains(w.Body.String(), "error") {
+		t.Errorf("a fault before the first is %d %q", w.Code, w.Body)
+	}
+	defer func() {
+		if r := recover(); r != http.ErrAbortHandler {
+			t.Errorf("a fault after the first ends in %v", r)
+		}
+	}()
+	w := write(1, func() {})
+	t.Errorf("a fault after the first is %d %q", w.Code, w.Body)
+}
+
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"/planes/radius/local", "/apis/api.ucp.dev/v1alpha3/planes/a%2Fb", "/%", "//", "/planes/x/../y"} {
 		f.Add(s)

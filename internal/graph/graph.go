@@ -19,74 +19,108 @@ const (
 	Inbound  = "Inbound"
 )
 
-// Build draws g, a snapshot taken at root. Nodes are ordered by id, connections
-// by direction, kind, name and id, outputs as they were planned: the same
-// snapshot is the same graph to the byte. Every edge stands at both of its
-// ends; one that leads to nothing stored stands at its beginning only. root
+// Each draws g, a snapshot taken at root, one node at a time, so that a graph
+// of very many nodes is never in memory as it is answered. Nodes are ordered by
+// id, connections by direction, kind, name and id, outputs as they were planned:
+// the same snapshot is the same graph to the byte. Every edge stands at both of
+// its ends; one that leads to nothing stored stands at its beginning only. root
 // itself is no node.
-func Build(g store.Graph, root core.ID) wire.Graph {
-	// A node and its key, which everything is found and ordered by: keys are
-	// made once for each id.
-	type node struct {
-		wire.GraphResource
-		key string
+func Each(g store.Graph, root core.ID, yield func(wire.GraphResource) error) error {
+	self, rootKey := int32(-1), root.Key()
+	for i, n := range g.Nodes {
+		if strings.EqualFold(n.ID, rootKey) {
+			self = int32(i)
+		}
 	}
-	nodes := make([]node, 0, len(g.Resources))
-	at := make(map[string]int, len(g.Resources)) // by key, counted from 1
-	rootKey := root.Key()
-	for _, r := range g.Resources {
-		key := r.ID.Key()
-		if key == rootKey || at[key] > 0 {
+	edges := append(hostEdges(g), g.Edges...)
+	leaving, arriving := ends(edges, len(g.Nodes), true), ends(edges, len(g.Nodes), false)
+	for i, n := range g.Nodes {
+		if int32(i) == self {
 			continue
 		}
-		state := r.State
+		id, err := core.ParseID(n.ID)
+		if err != nil {
+			return err
+		}
+		state := n.State
 		if state == "" {
 			state = core.StateSucceeded
 		}
-		nodes = append(nodes, node{key: key, GraphResource: wire.GraphResource{
-			ID: r.ID.String(), Name: r.ID.Name(), Type: r.ID.Type(), ProvisioningState: string(state),
-			Connections: []wire.GraphConnection{}, OutputResources: outputs(g.Outputs[key]),
-		}})
-		at[key] = len(nodes)
-	}
-	for _, e := range append(hostEdges(g), g.Edges...) {
-		fromKey, target := e.From.Key(), e.To.String()
-		from, to := at[fromKey], at[strings.ToLower(target)]
-		if from == 0 {
-			continue
+		node := wire.GraphResource{ID: n.ID, Name: id.Name(), Type: id.Type(), ProvisioningState: string(state), Connections: []wire.GraphConnection{}}
+		if node.OutputResources, err = outputs(n.Outputs); err != nil {
+			return err
 		}
-		if to > 0 {
-			target = nodes[to-1].ID // in the case it was first written
+		for _, at := range leaving.of(i) {
+			e := edges[at]
+			target := e.ToID
+			if e.To >= 0 {
+				target = g.Nodes[e.To].ID // in the case it was first written
+			}
+			if e.Kind == core.EdgeReference && e.To < 0 && stands(n.Outputs, target) {
+				continue // shown among its output resources
+			}
+			node.Connections = append(node.Connections, wire.GraphConnection{ID: target, Direction: Outbound, Kind: string(e.Kind), Name: e.Name})
 		}
-		user := &nodes[from-1]
-		if e.Kind == core.EdgeReference && to == 0 && stands(g.Outputs[fromKey], e.To) {
-			continue // shown among its output resources
+		for _, at := range arriving.of(i) {
+			if e := edges[at]; e.From != self {
+				node.Connections = append(node.Connections, wire.GraphConnection{ID: g.Nodes[e.From].ID, Direction: Inbound, Kind: string(e.Kind), Name: e.Name})
+			}
 		}
-		user.Connections = append(user.Connections, wire.GraphConnection{ID: target, Direction: Outbound, Kind: string(e.Kind), Name: e.Name})
-		if to > 0 {
-			used := &nodes[to-1]
-			used.Connections = append(used.Connections, wire.GraphConnection{ID: user.ID, Direction: Inbound, Kind: string(e.Kind), Name: e.Name})
-		}
-	}
-	slices.SortFunc(nodes, func(a, b node) int { return cmp.Compare(a.key, b.key) })
-	out := wire.Graph{Resources: make([]wire.GraphResource, len(nodes))}
-	for i, n := range nodes {
-		slices.SortFunc(n.Connections, func(a, b wire.GraphConnection) int {
+		slices.SortFunc(node.Connections, func(a, b wire.GraphConnection) int {
 			return cmp.Or(-cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 		})
-		out.Resources[i] = n.GraphResource
+		if err := yield(node); err != nil {
+			return err
+		}
 	}
-	return out
+	return nil
 }
 
-func stands(outputs []core.Output, id core.ID) bool {
-	return slices.ContainsFunc(outputs, func(o core.Output) bool { return o.ID.Equal(id) })
+// incidence holds the edges of each node: those of node i are
+// list[first[i]:first[i+1]].
+type incidence struct{ first, list []int32 }
+
+func (in incidence) of(node int) []int32 { return in.list[in.first[node]:in.first[node+1]] }
+
+// ends sorts edges by the node they leave, or by the one they arrive at.
+func ends(edges []store.GraphEdge, nodes int, leaving bool) incidence {
+	node := func(e store.GraphEdge) int32 {
+		if leaving {
+			return e.From
+		}
+		return e.To
+	}
+	in := incidence{first: make([]int32, nodes+1), list: make([]int32, len(edges))}
+	for _, e := range edges {
+		if n := node(e); n >= 0 {
+			in.first[n+1]++
+		}
+	}
+	for i := range nodes {
+		in.first[i+1] += in.first[i]
+	}
+	next := slices.Clone(in.first)
+	for i, e := range edges {
+		if n := node(e); n >= 0 {
+			in.list[next[n]] = int32(i)
+			next[n]++
+		}
+	}
+	return in
 }
 
-func outputs(list []core.Output) []wire.GraphOutput {
+func stands(outputs []string, id string) bool {
+	return slices.ContainsFunc(outputs, func(o string) bool { return strings.ToLower(o) == strings.ToLower(id) })
+}
+
+func outputs(list []string) ([]wire.GraphOutput, error) {
 	out := make([]wire.GraphOutput, len(list))
 	for i, o := range list {
-		out[i] = wire.GraphOutput{ID: o.ID.String(), Type: o.ID.Type(), Name: o.ID.Name()}
+		id, err := core.ParseID(o)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = wire.GraphOutput{ID: o, Type: id.Type(), Name: id.Name()}
 	}
-	return out
+	return out, nil
 }

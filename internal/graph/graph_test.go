@@ -12,6 +12,7 @@ import (
 	wire "github.com/radial-project/radial/api/arm"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rules"
 )
 
 var (
@@ -24,27 +25,54 @@ var (
 	other = core.KubernetesID("local", "shop", "apps", "Deployment", "other")
 )
 
-func snapshot() store.Graph {
+// drawn is what a store answers: nodes as (id, state, properties), edges
+// between them and outputs.
+func drawn(nodes []store.Node, edges []core.Edge, outputs map[string][]core.ID) store.Graph {
+	d := rules.NewDrawing()
+	for _, n := range nodes {
+		d.Node(strings.ToLower(n.ID), n.ID, string(n.State), n.Properties)
+		for _, o := range outputs[strings.ToLower(n.ID)] {
+			d.Output(strings.ToLower(n.ID), o.String())
+		}
+	}
+	for _, e := range edges {
+		d.Edge(e.From.Key(), e.To.Key(), e.To.String(), string(e.Kind), e.Name)
+	}
+	return d.Graph()
+}
+
+func build(t *testing.T, g store.Graph, root core.ID) wire.Graph {
+	t.Helper()
+	out := wire.Graph{Resources: []wire.GraphResource{}}
+	err := Each(g, root, func(n wire.GraphResource) error {
+		out.Resources = append(out.Resources, n)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func snapshot() (nodes []store.Node, edges []core.Edge, outputs map[string][]core.ID) {
 	lower := core.MustParseID(cache.Key())
-	return store.Graph{
-		Resources: []core.Resource{
-			{ID: app, State: core.StateSucceeded},
-			{ID: web, State: core.StateUpdating, Properties: json.RawMessage(`{"password":"needle"}`), Secrets: map[string]json.RawMessage{"p": json.RawMessage(`"needle"`)}},
-			{ID: cache},
+	return []store.Node{
+			{ID: app.String(), State: core.StateSucceeded},
+			{ID: web.String(), State: core.StateUpdating, Properties: json.RawMessage(`{"password":"needle","url":"http://user:needle@elsewhere"}`)},
+			{ID: cache.String()},
 		},
-		Edges: []core.Edge{
+		[]core.Edge{
 			{From: web, To: lower, Kind: core.EdgeConnection, Name: "redis"},
 			{From: web, To: lost, Kind: core.EdgeConnection, Name: "gone"},
 			{From: web, To: pod, Kind: core.EdgeReference},
 			{From: web, To: other, Kind: core.EdgeReference},
 			{From: cache, To: cache, Kind: core.EdgeDependency},
 		},
-		Outputs: map[string][]core.Output{web.Key(): {{ID: pod, State: core.OutputMade, Handle: json.RawMessage(`{"needle":1}`)}}},
-	}
+		map[string][]core.ID{web.Key(): {pod}}
 }
 
-func TestBuild(t *testing.T) {
-	got := Build(snapshot(), app)
+func TestEach(t *testing.T) {
+	got := build(t, drawn(snapshot()), app)
 	want := wire.Graph{Resources: []wire.GraphResource{
 		{
 			ID: web.String(), Name: "web", Type: "Applications.Core/containers", ProvisioningState: "Updating",
@@ -72,20 +100,20 @@ func TestBuild(t *testing.T) {
 	if err != nil || strings.Contains(string(raw), "needle") {
 		t.Errorf("the graph holds a property: %s, %v", raw, err)
 	}
-	if raw, _ := json.Marshal(Build(store.Graph{}, app)); string(raw) != `{"resources":[]}` {
+	if raw, _ := json.Marshal(build(t, store.Graph{}, app)); string(raw) != `{"resources":[]}` {
 		t.Errorf("an empty graph is %s", raw)
 	}
 }
 
 // The order of the snapshot does not show.
-func TestBuildIsDeterministic(t *testing.T) {
-	want, _ := json.Marshal(Build(snapshot(), app))
+func TestEachIsDeterministic(t *testing.T) {
+	want, _ := json.Marshal(build(t, drawn(snapshot()), app))
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
-		g := snapshot()
-		random.Shuffle(len(g.Resources), func(i, j int) { g.Resources[i], g.Resources[j] = g.Resources[j], g.Resources[i] })
-		random.Shuffle(len(g.Edges), func(i, j int) { g.Edges[i], g.Edges[j] = g.Edges[j], g.Edges[i] })
-		if got, _ := json.Marshal(Build(g, app)); !slices.Equal(want, got) {
+		nodes, edges, outputs := snapshot()
+		random.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+		random.Shuffle(len(edges), func(i, j int) { edges[i], edges[j] = edges[j], edges[i] })
+		if got, _ := json.Marshal(build(t, drawn(nodes, edges, outputs), app)); !slices.Equal(want, got) {
 			t.Fatalf("another order gives\n%s\nand not\n%s", got, want)
 		}
 	}

@@ -19,24 +19,29 @@ var containers = []string{"applications.core/containers", "radius.compute/contai
 // "http://backend:8080" leads to container backend of the graph. A URL to
 // anything else leads out of the graph and is no edge. Nothing of a URL is
 // shown; it only finds what is there.
-func hostEdges(g store.Graph) []core.Edge {
-	named := map[string]core.ID{}
-	for _, r := range g.Resources {
-		if slices.Contains(containers, strings.ToLower(r.ID.Type())) {
-			name := strings.ToLower(r.ID.Name())
-			if _, twice := named[name]; twice {
-				named[name] = core.ID{} // two of a name, in two groups: neither is meant for certain
-				continue
-			}
-			named[name] = r.ID
+func hostEdges(g store.Graph) []store.GraphEdge {
+	named := map[string]int32{}
+	for i, n := range g.Nodes {
+		id, name := strings.ToLower(n.ID), ""
+		if !slices.ContainsFunc(containers, func(t string) bool {
+			_, rest, found := strings.Cut(id, "/providers/"+t+"/")
+			name = rest
+			return found && !strings.Contains(rest, "/")
+		}) {
+			continue
 		}
+		if _, twice := named[name]; twice {
+			named[name] = -1 // two of a name, in two groups: neither is meant for certain
+			continue
+		}
+		named[name] = int32(i)
 	}
 	if len(named) == 0 {
 		return nil
 	}
-	var edges []core.Edge
-	for _, r := range g.Resources {
-		if !bytes.Contains(r.Properties, []byte("://")) {
+	var edges []store.GraphEdge
+	for i, n := range g.Nodes {
+		if !bytes.Contains(n.Properties, []byte("://")) {
 			continue // most: their connections are ids, which are edges already
 		}
 		var p struct {
@@ -47,15 +52,19 @@ func hostEdges(g store.Graph) []core.Edge {
 				Destination string `json:"destination"`
 			} `json:"routes"`
 		}
-		if json.Unmarshal(r.Properties, &p) != nil {
+		if json.Unmarshal(n.Properties, &p) != nil {
 			continue // properties of another shape under these names
 		}
-		seen := map[string]bool{}
+		type link struct {
+			name string
+			to   int32
+		}
+		seen := map[link]bool{}
 		add := func(name, target string) {
-			to := named[host(target)]
-			if key := name + "\x00" + to.Key(); !to.IsZero() && !to.Equal(r.ID) && !seen[key] {
-				seen[key] = true
-				edges = append(edges, core.Edge{From: r.ID, To: to, Kind: core.EdgeConnection, Name: name})
+			to, known := named[host(target)]
+			if known && to >= 0 && to != int32(i) && !seen[link{name, to}] {
+				seen[link{name, to}] = true
+				edges = append(edges, store.GraphEdge{From: int32(i), To: to, Kind: core.EdgeConnection, Name: name})
 			}
 		}
 		for name, c := range p.Connections {

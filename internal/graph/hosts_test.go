@@ -17,16 +17,16 @@ func TestURLsOfContainers(t *testing.T) {
 	edge := scope.Resource("Applications.Core/gateways", "edge")
 	twin := core.GroupID("other").Resource("Applications.Core/containers", "twin")
 	properties := func(text string) json.RawMessage { return json.RawMessage(text) }
-	g := store.Graph{Resources: []core.Resource{
-		{ID: api},
-		{ID: edge, Properties: properties(`{"routes":[{"destination":"http://web"},{"destination":"http://api:8080"},{"destination":"https://example.com"}]}`)},
-		{ID: twin}, {ID: scope.Resource("Applications.Core/containers", "twin")},
-		{ID: web, Properties: properties(`{"connections":{"a":{"source":"http://api:8080/v1"},"b":{"source":"http://db.example:5432"},"t":{"source":"http://twin"},"w":{"source":"http://web"},
+	g := drawn([]store.Node{
+		{ID: api.String()},
+		{ID: edge.String(), Properties: properties(`{"routes":[{"destination":"http://web"},{"destination":"http://api:8080"},{"destination":"https://example.com"}]}`)},
+		{ID: twin.String()}, {ID: scope.Resource("Applications.Core/containers", "twin").String()},
+		{ID: web.String(), Properties: properties(`{"connections":{"a":{"source":"http://api:8080/v1"},"b":{"source":"http://db.example:5432"},"t":{"source":"http://twin"},"w":{"source":"http://web"},
 			"s":{"source":"redis://user:needle@cache"},"bad":{"source":"://"}}}`)},
-		{ID: cache, Properties: properties(`{"connections":["http://api"]}`)},
-	}}
+		{ID: cache.String(), Properties: properties(`{"connections":["http://api"]}`)},
+	}, nil, nil)
 	got := map[string][]wire.GraphConnection{}
-	for _, r := range Build(g, app).Resources {
+	for _, r := range build(t, g, app).Resources {
 		if len(r.Connections) > 0 {
 			got[r.Name] = r.Connections
 		}

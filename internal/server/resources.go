@@ -237,5 +237,7 @@ func (s *Server) graph(w http.ResponseWriter, r *arm.Request, id core.ID) error 
 	if err != nil {
 		return err
 	}
-	return arm.WriteJSON(w, http.StatusOK, graph.Build(g, root.ID))
+	return arm.WriteEach(w, http.StatusOK, "resources", func(yield func(any) error) error {
+		return graph.Each(g, root.ID, func(node wire.GraphResource) error { return yield(node) })
+	})
 }

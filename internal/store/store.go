@@ -124,14 +124,35 @@ type Page struct {
 	Next      string
 }
 
-// Graph is a snapshot of resources and what binds them.
+// Graph is a snapshot of resources and what binds them: as much as a graph
+// shows, and no more, since there may be very many.
 type Graph struct {
-	// Resources have their ID and State, and Properties only where those hold
-	// a URL ("://"): a graph shows nothing else, and a large one would not fit.
-	Resources []core.Resource
-	Edges     []core.Edge
-	// Outputs by the key of the resource they belong to.
-	Outputs map[string][]core.Output
+	// Nodes in the order of their keys.
+	Nodes []Node
+	// Edges leave nodes: in the order of these, then of the keys they lead to,
+	// their kinds and names.
+	Edges []GraphEdge
+}
+
+// Node is a resource in a graph.
+type Node struct {
+	ID    string
+	State core.State
+	// Properties only where they hold a URL ("://").
+	Properties json.RawMessage
+	// Outputs are the ids of the inventory, in the order planned.
+	Outputs []string
+}
+
+// GraphEdge is an edge between nodes, given by their places in Nodes.
+type GraphEdge struct {
+	From int32
+	// To is -1 where nothing of that id is stored; ToID is then the id as it
+	// was written, else "".
+	To   int32
+	ToID string
+	Kind core.EdgeKind
+	Name string
 }
 
 // Writer changes resources.

@@ -160,34 +160,37 @@ func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 		members, args = `SELECT key FROM resources WHERE key > $1 AND key < $2 AND type NOT IN ($3, $4)`,
 			[]any{from, to, strings.ToLower(store.TypeGroup), strings.ToLower(store.TypePlane)}
 	}
-	g := store.Graph{Outputs: map[string][]core.Output{}}
+	d := rules.NewDrawing()
+	type edge struct{ from, to, toID, kind, name string }
+	var edges []edge // until all nodes are known
 	err := s.read(ctx, `WITH RECURSIVE reached (key) AS (`+members+` UNION SELECT e.to_key FROM reached JOIN edges e ON e.from_key = reached.key)
-		SELECT r.id, r.state, CASE WHEN strpos(r.properties, '://') > 0 THEN r.properties END, `+edgesOf+`, `+outputsOf+`
+		SELECT r.key, r.id, r.state, CASE WHEN strpos(r.properties, '://') > 0 THEN r.properties END,
+		ARRAY(SELECT ARRAY[e.to_key, e.to_id, e.kind, e.name] FROM edges e WHERE e.from_key = r.key ORDER BY e.to_key, e.kind, e.name),
+		ARRAY(SELECT u.id FROM outputs u WHERE u.resource_key = r.key ORDER BY u.ordinal)
 		FROM reached JOIN resources r ON r.key = reached.key ORDER BY r.key`, args, func(sc scan) error {
-		var r core.Resource
-		var id, edges, outputs string
+		var key, id, state string
 		var properties sql.NullString
-		if err := sc(&id, &r.State, &properties, &edges, &outputs); err != nil {
+		var leave [][]string
+		var outputs []string
+		if err := sc(&key, &id, &state, &properties, &leave, &outputs); err != nil {
 			return err
 		}
-		if err := rows.ParseID(id, &r.ID); err != nil {
-			return err
+		d.Node(key, id, state, rows.RawJSON(properties))
+		for _, e := range leave {
+			edges = append(edges, edge{key, e[0], e[1], e[2], e[3]})
 		}
-		r.Properties = rows.RawJSON(properties)
-		ofIt, made, err := rules.ParseBelongings(r.ID, edges, outputs)
-		if err != nil {
-			return err
-		}
-		g.Resources, g.Edges = append(g.Resources, r), append(g.Edges, ofIt...)
-		if len(made) > 0 {
-			g.Outputs[r.ID.Key()] = made
+		for _, o := range outputs {
+			d.Output(key, o)
 		}
 		return nil
 	})
 	if err != nil {
 		return store.Graph{}, err
 	}
-	return g, nil
+	for _, e := range edges {
+		d.Edge(e.from, e.to, e.toID, e.kind, e.name)
+	}
+	return d.Graph(), nil
 }
 
 // edgesOf aggregates the edges that leave r as [rules.ParseBelongings] takes them.

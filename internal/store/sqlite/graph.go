@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -19,7 +18,7 @@ import (
 const (
 	graphResource = `r.key, r.id, r.state, CASE WHEN instr(r.properties, '://') > 0 THEN r.properties END`
 	graphEdge     = `e.from_key, e.to_key, e.to_id, e.kind, e.name`
-	graphOutput   = `u.ordinal, ` + outputColumns
+	graphOutput   = `u.resource_key, u.ordinal, u.id`
 	joinEdges     = ` CROSS JOIN edges e ON e.from_key = r.key`
 	joinOutputs   = ` CROSS JOIN outputs u ON u.resource_key = r.key`
 )
@@ -42,32 +41,6 @@ func beyondOf(columns, join string) string {
 		SELECT ` + columns + ` FROM reached CROSS JOIN resources r ON r.key = reached.key` + join
 }
 
-// drawing is a graph while it is read, with the keys that it is ordered by.
-type drawing struct {
-	resources []drawnResource
-	edges     []drawnEdge
-	outputs   map[string][]drawnOutput
-	// known are the keys of resources; ids the ids by their text, since most
-	// ends of edges are resources that were read already.
-	known map[string]core.ID
-	ids   map[string]core.ID
-}
-
-type drawnResource struct {
-	key string
-	core.Resource
-}
-
-type drawnEdge struct {
-	from, to string
-	core.Edge
-}
-
-type drawnOutput struct {
-	ordinal int64
-	core.Output
-}
-
 // Graph implements [store.Reader]: three statements on one snapshot for what
 // belongs to root, and three more when edges lead beyond, however many
 // resources there are.
@@ -82,17 +55,11 @@ func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 		return store.Graph{}, s.fault("read", err)
 	}
 	defer func() { _ = tx.Rollback() }() // it has changed nothing
-	d := &drawing{outputs: map[string][]drawnOutput{}, known: map[string]core.ID{}, ids: map[string]core.ID{}}
+	d := rules.NewDrawing()
 	if err := s.draw(ctx, tx, d, part, args); err != nil {
 		return store.Graph{}, err
 	}
-	beyond := []string{}
-	for _, e := range d.edges {
-		if _, ok := d.known[e.to]; !ok {
-			beyond = append(beyond, e.to)
-		}
-	}
-	if len(beyond) > 0 {
+	if beyond := d.Beyond(); len(beyond) > 0 {
 		seeds, err := json.Marshal(beyond)
 		if err != nil {
 			return store.Graph{}, err
@@ -101,12 +68,12 @@ func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 			return store.Graph{}, err
 		}
 	}
-	return d.graph(), nil
+	return d.Graph(), nil
 }
 
 // draw adds the resources that part selects, with what belongs to them; those
 // that are there already are passed over.
-func (s *Store) draw(ctx context.Context, tx *sql.Tx, d *drawing, part func(columns, join string) string, args []any) error {
+func (s *Store) draw(ctx context.Context, tx *sql.Tx, d *rules.Drawing, part func(columns, join string) string, args []any) error {
 	read := func(q string, each func(scan) error) error {
 		st, err := s.prepared(ctx, q)
 		if err != nil {
@@ -116,73 +83,58 @@ func (s *Store) draw(ctx context.Context, tx *sql.Tx, d *drawing, part func(colu
 	}
 	added := map[string]bool{}
 	err := read(part(graphResource, ``), func(sc scan) error {
-		var r drawnResource
-		var id string
+		var key, id, state string
 		var properties sql.NullString
-		if err := sc(&r.key, &id, &r.State, &properties); err != nil {
+		if err := sc(&key, &id, &state, &properties); err != nil {
 			return err
 		}
-		if _, ok := d.known[r.key]; ok {
-			return nil
+		if !d.Has(key) {
+			d.Node(key, id, state, rows.RawJSON(properties))
+			added[key] = true
 		}
-		r.Properties = rows.RawJSON(properties)
-		err := rows.ParseID(id, &r.ID)
-		d.resources, d.known[r.key], d.ids[id], added[r.key] = append(d.resources, r), r.ID, r.ID, true
-		return err
+		return nil
 	})
 	if err != nil {
 		return err
 	}
+	var from, to, toID, kind, name string // not kept, but for what the drawing keeps
 	err = read(part(graphEdge, joinEdges), func(sc scan) error {
-		var e drawnEdge
-		var to string
-		if err := sc(&e.from, &e.to, &to, &e.Kind, &e.Name); err != nil || !added[e.from] {
+		if err := sc(&from, &to, &toID, &kind, &name); err != nil || !added[from] {
 			return err
 		}
-		var ok bool
-		if e.To, ok = d.ids[to]; !ok {
-			if err := rows.ParseID(to, &e.To); err != nil {
-				return err
-			}
-			d.ids[to] = e.To
-		}
-		e.From = d.known[e.from]
-		d.edges = append(d.edges, e)
+		d.Edge(from, to, toID, kind, name)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return read(part(graphOutput, joinOutputs), func(sc scan) error {
-		var o drawnOutput
-		key, output, err := scanOutput(func(into ...any) error { return sc(append([]any{&o.ordinal}, into...)...) })
-		if err != nil || !added[key] {
+	// Outputs of one resource come together, by their keys.
+	type output struct {
+		ordinal int64
+		id      string
+	}
+	var key string
+	var list []output
+	flush := func() {
+		slices.SortFunc(list, func(a, b output) int { return int(a.ordinal - b.ordinal) })
+		for _, o := range list {
+			d.Output(key, o.id)
+		}
+		list = list[:0]
+	}
+	err = read(part(graphOutput, joinOutputs), func(sc scan) error {
+		var of string
+		var o output
+		if err := sc(&of, &o.ordinal, &o.id); err != nil || !added[of] {
 			return err
 		}
-		o.Output = output
-		d.outputs[key] = append(d.outputs[key], o)
+		if of != key {
+			flush()
+			key = of
+		}
+		list = append(list, o)
 		return nil
 	})
-}
-
-// graph brings it all into its order.
-func (d *drawing) graph() store.Graph {
-	slices.SortFunc(d.resources, func(a, b drawnResource) int { return cmp.Compare(a.key, b.key) })
-	slices.SortFunc(d.edges, func(a, b drawnEdge) int {
-		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
-	})
-	g := store.Graph{Outputs: make(map[string][]core.Output, len(d.outputs))}
-	for _, r := range d.resources {
-		g.Resources = append(g.Resources, r.Resource)
-	}
-	for _, e := range d.edges {
-		g.Edges = append(g.Edges, e.Edge)
-	}
-	for key, list := range d.outputs {
-		slices.SortFunc(list, func(a, b drawnOutput) int { return cmp.Compare(a.ordinal, b.ordinal) })
-		for _, o := range list {
-			g.Outputs[key] = append(g.Outputs[key], o.Output)
-		}
-	}
-	return g
+	flush()
+	return err
 }

@@ -186,7 +186,7 @@ func Dump(ctx context.Context, s store.Store) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			if err := dumpLine(&b, "edges", g.Edges, g.Outputs); err != nil {
+			if err := dumpLine(&b, "graph", g.Edges, g.Nodes); err != nil {
 				return "", err
 			}
 		}

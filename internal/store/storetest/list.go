@@ -62,8 +62,8 @@ var listCases = map[string]func(*fixture){
 			f.same([]string{n}, f.list(store.Query{Application: app(n, "app_"+n)}), "members of application app_"+n)
 			g, err := f.Graph(f.ctx, core.GroupID(n))
 			f.wantCode(err, "", "graph")
-			if want := map[bool]int{true: 2 + len(names), false: 2}[n == "a"]; len(g.Resources) != want {
-				f.Errorf("graph of group %s has %v, want %d", n, namesOf(g.Resources), want)
+			if want := map[bool]int{true: 2 + len(names), false: 2}[n == "a"]; len(g.Nodes) != want {
+				f.Errorf("graph of group %s has %v, want %d", n, nodesOf(g), want)
 			}
 		}
 	},

@@ -136,25 +136,25 @@ var graphCases = map[string]func(*fixture){
 
 		g, err := f.Graph(f.ctx, app("g", "SHOP"))
 		f.wantCode(err, "", "graph")
-		f.same([]string{"Web", "DB", "disk"}, namesOf(g.Resources), "resources of the application")
-		f.same([]core.Edge{
-			{From: web, To: absent, Kind: core.EdgeConnection, Name: "later"},
-			{From: web, To: db, Kind: core.EdgeConnection, Name: "backup"},
-			{From: web, To: db, Kind: core.EdgeConnection, Name: "db"},
-			{From: db, To: disk, Kind: core.EdgeReference},
-			{From: disk, To: core.MustParseID("/planes/radius/local/RESOURCEGROUPS/h/providers/applications.core/extenders/db"), Kind: core.EdgeDependency},
+		f.same([]string{"Web", "DB", "disk"}, nodesOf(g), "resources of the application")
+		f.same([]store.GraphEdge{
+			{From: 0, To: -1, ToID: absent.String(), Kind: core.EdgeConnection, Name: "later"},
+			{From: 0, To: 1, Kind: core.EdgeConnection, Name: "backup"},
+			{From: 0, To: 1, Kind: core.EdgeConnection, Name: "db"},
+			{From: 1, To: 2, Kind: core.EdgeReference},
+			{From: 2, To: 1, Kind: core.EdgeDependency},
 		}, g.Edges, "edges")
-		f.same(map[string][]core.Output{db.Key(): {out}}, g.Outputs, "outputs")
+		f.same([][]string{nil, {out.ID.String()}, nil}, [][]string{g.Nodes[0].Outputs, g.Nodes[1].Outputs, g.Nodes[2].Outputs}, "outputs")
 
 		g, err = f.Graph(f.ctx, env)
 		f.wantCode(err, "", "graph")
-		f.same([]string{"other", "shop", "second", "Web", "DB", "disk", "stray"}, namesOf(g.Resources), "resources of the environment")
+		f.same([]string{"other", "shop", "second", "Web", "DB", "disk", "stray"}, nodesOf(g), "resources of the environment")
 		g, err = f.Graph(f.ctx, core.GroupID("h"))
 		f.wantCode(err, "", "graph")
-		f.same([]string{"DB", "disk", "stray"}, namesOf(g.Resources), "resources of the group")
+		f.same([]string{"DB", "disk", "stray"}, nodesOf(g), "resources of the group")
 		g, err = f.Graph(f.ctx, planeID)
 		f.wantCode(err, "", "graph")
-		f.same(8, len(g.Resources), "resources of the plane, without its groups")
+		f.same(8, len(g.Nodes), "resources of the plane, without its groups")
 	},
 	"an update replaces the edges": func(f *fixture) {
 		f.start([]string{"g"})
@@ -168,18 +168,19 @@ var graphCases = map[string]func(*fixture){
 		f.write(a, edge("c"))
 		g, err := f.Graph(f.ctx, core.GroupID("g"))
 		f.wantCode(err, "", "graph")
-		f.same([]core.Edge{{From: a, To: ext("g", "c"), Kind: core.EdgeConnection, Name: "c"}}, g.Edges, "edges")
+		f.same([]store.GraphEdge{{From: 0, To: -1, ToID: ext("g", "c").String(), Kind: core.EdgeConnection, Name: "c"}}, g.Edges, "edges")
 		f.write(a)
 		g, err = f.Graph(f.ctx, core.GroupID("g"))
 		f.wantCode(err, "", "graph")
-		f.same([]core.Edge{}, g.Edges, "edges after an update without any")
+		f.same([]store.GraphEdge{}, g.Edges, "edges after an update without any")
 	},
 }
 
-func namesOf(rs []core.Resource) []string {
+// nodesOf are the names of the nodes.
+func nodesOf(g store.Graph) []string {
 	out := []string{}
-	for _, r := range rs {
-		out = append(out, r.ID.Name())
+	for _, n := range g.Nodes {
+		out = append(out, core.MustParseID(n.ID).Name())
 	}
 	return out
 }
