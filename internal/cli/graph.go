@@ -29,12 +29,21 @@ func graphText(application string, g arm.Graph) string {
 		b.WriteString(section("Connections", connectionLines(r)))
 		var outputs []string
 		for _, o := range r.OutputResources {
-			outputs = append(outputs, fmt.Sprintf("%s (%s)", o.Name, o.Type))
+			outputs = append(outputs, fmt.Sprintf("%s (%s)%s", o.Name, o.Type, elsewhereIn(o.ID)))
 		}
 		slices.Sort(outputs)
 		b.WriteString(section("Resources", outputs))
 	}
 	return b.String()
+}
+
+// elsewhereIn names the cluster of a Kubernetes object that is not in cluster local (K-36).
+func elsewhereIn(id string) string {
+	p, err := core.ParseID(id)
+	if err != nil || !strings.EqualFold(p.Plane.Type, "kubernetes") || strings.EqualFold(p.Plane.Name, core.LocalCluster) {
+		return ""
+	}
+	return " in cluster " + p.Plane.Name
 }
 
 func graphRank(r arm.GraphResource) int {

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -95,4 +96,26 @@ func flags(set *pflag.FlagSet) string {
 		b.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 	return b.String()
+}
+
+// TestDocumentation: every page of the documentation can be found from its first one.
+func TestDocumentation(t *testing.T) {
+	index, err := os.ReadFile("../../docs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("%d pages: %v", len(pages), err)
+	}
+	more, err := filepath.Glob("../../docs/spec/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(pages, more...) {
+		name := strings.TrimPrefix(filepath.ToSlash(page), "../../docs/")
+		if name != "README.md" && !strings.Contains(string(index), "("+name+")") {
+			t.Errorf("docs/README.md does not link %s", name)
+		}
+	}
 }
