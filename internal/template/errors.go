@@ -19,12 +19,14 @@ func invalid(path string, line, col int, format string, args ...any) *core.Error
 type exprError struct {
 	off int // byte offset in the text of the expression
 	msg string
+	// safe is msg without the values that it quotes; "" when it quotes none.
+	safe string
 }
 
 func (e *exprError) Error() string { return e.msg }
 
 func exprErrorf(off int, format string, args ...any) error {
-	return &exprError{off, fmt.Sprintf(format, args...)}
+	return &exprError{off: off, msg: fmt.Sprintf(format, args...)}
 }
 
 // locate gives a fault of an expression the place of the node that holds it.

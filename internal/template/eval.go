@@ -2,6 +2,7 @@ package template
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -41,6 +42,7 @@ type loop struct {
 	name     string
 	index    int
 	resource bool
+	unknown  bool // its index is not known: Options.Partial
 }
 
 type binding struct {
@@ -52,7 +54,7 @@ type binding struct {
 type missing struct{}
 
 func (e *evaluator) step(n int) error {
-	if e.p.steps -= n; e.p.steps < 0 {
+	if e.p.budget.steps.Add(-int64(n)) < 0 {
 		return core.Errorf(core.CodeInvalidTemplate, "the template takes more than %d steps to evaluate: its loops are too large", e.p.t.limits.Steps)
 	}
 	return nil
@@ -60,7 +62,7 @@ func (e *evaluator) step(n int) error {
 
 // charge counts memory that a function makes.
 func (e *evaluator) charge(bytes int) error {
-	if e.p.bytes -= bytes; e.p.bytes < 0 {
+	if e.p.budget.bytes.Add(-int64(bytes)) < 0 {
 		return core.Errorf(core.CodeInvalidTemplate, "the template makes more than %d bytes of values", e.p.t.limits.Bytes)
 	}
 	return nil
@@ -78,8 +80,18 @@ func (e *evaluator) node(n *node, pointer string) (any, error) {
 	if err := e.step(1); err != nil {
 		return nil, err
 	}
+	if n.own {
+		return n.raw(), nil // a nested deployment's: its expressions are not ours
+	}
 	switch n.kind {
 	case kindString:
+		if n.unknown {
+			if e.unknown != nil {
+				*e.unknown = append(*e.unknown, pointer)
+				return missing{}, nil
+			}
+			return nil, &runtimeAt{n, &runtimeError{"a value of the parent deployment"}}
+		}
 		if n.expr == nil {
 			return n.literal, nil
 		}
@@ -94,7 +106,7 @@ func (e *evaluator) node(n *node, pointer string) (any, error) {
 		if errors.Is(err, errRuntime) {
 			return nil, &runtimeAt{n, err}
 		}
-		return nil, n.locate(err)
+		return nil, e.locate(n, err)
 	case kindArray:
 		a := make([]any, 0, len(n.items))
 		for i, m := range n.items {
@@ -139,6 +151,10 @@ func (e *evaluator) object(n *node, pointer string) (any, error) {
 			for _, c := range m.items {
 				name := c.get("name").text
 				list, err := e.copyList(c, e.join(pointer, name))
+				if e.unknown != nil && errors.Is(err, errRuntime) {
+					*e.unknown = append(*e.unknown, e.join(pointer, name))
+					continue
+				}
 				if err != nil {
 					return nil, err
 				}
@@ -150,7 +166,7 @@ func (e *evaluator) object(n *node, pointer string) (any, error) {
 		if m.keyExpr != nil {
 			v, err := e.expr(m.keyExpr)
 			if err != nil {
-				return nil, m.locate(err)
+				return nil, e.locate(m, err)
 			}
 			s, ok := v.(string)
 			if !ok {
@@ -193,7 +209,7 @@ func (e *evaluator) copyList(c *node, pointer string) ([]any, error) {
 }
 
 func (e *evaluator) count(n *node) (int, error) {
-	v, err := e.start(n, "the count of a loop")
+	v, err := e.startRaw(n)
 	if err != nil {
 		return 0, err
 	}
@@ -206,13 +222,46 @@ func (e *evaluator) count(n *node) (int, error) {
 
 // start evaluates what must be known before the deployment starts.
 func (e *evaluator) start(n *node, what string) (any, error) {
-	c := *e
-	c.unknown = nil
-	v, err := c.node(n, "")
-	if errors.Is(err, errRuntime) {
+	v, err := e.startRaw(n)
+	if errors.Is(err, errRuntime) && !e.p.options.Partial {
 		return nil, n.errorf("%s must be known before the deployment starts; it %v", what, errRuntime)
 	}
 	return v, err
+}
+
+// startRaw is start with errRuntime as it is.
+func (e *evaluator) startRaw(n *node) (any, error) {
+	c := *e
+	c.unknown = nil
+	return c.node(n, "")
+}
+
+// startOr is start that answers missing in a partial plan.
+func (e *evaluator) startOr(n *node, what string) (any, error) {
+	v, err := e.start(n, what)
+	if e.p.options.Partial && errors.Is(err, errRuntime) {
+		return missing{}, nil
+	}
+	return v, err
+}
+
+// settled gives errRuntime its place when nobody can go on without the value.
+func (e *evaluator) settled(err error) error {
+	var at *runtimeAt
+	if errors.As(err, &at) {
+		return at.n.errorf("it must be known before the deployment starts; it %v", errRuntime)
+	}
+	return err
+}
+
+// locate is node.locate that withholds values quoted in the message where the
+// expression uses secure parameters.
+func (e *evaluator) locate(n *node, err error) error {
+	var x *exprError
+	if errors.As(err, &x) && x.safe != "" && e.p.tainted(n) {
+		return n.locate(&exprError{off: x.off, msg: x.safe})
+	}
+	return n.locate(err)
 }
 
 // text evaluates a member that must be a string known at the start; "" if n is
@@ -281,7 +330,7 @@ func member(base any, name string, off int) (any, error) {
 		if len(names) > maxNamesShown {
 			names = append(names[:maxNamesShown:maxNamesShown], "…")
 		}
-		return nil, exprErrorf(off, "the object has no property %q (it has: %s)", name, listOr(names, "none"))
+		return nil, &exprError{off, fmt.Sprintf("the object has no property %q (it has: %s)", name, listOr(names, "none")), "the object has no such property"}
 	}
 	return v, nil
 }
@@ -327,7 +376,11 @@ func (e *evaluator) call(c *call) (any, error) {
 func placed(err error, c *call) error {
 	var f *functionError
 	if errors.As(err, &f) {
-		return exprErrorf(c.off, "%s: %s", c.fn.name, f.msg)
+		x := &exprError{off: c.off, msg: c.name + ": " + f.msg}
+		if f.safe != "" {
+			x.safe = c.name + ": " + f.safe
+		}
+		return x
 	}
 	return err
 }
@@ -368,6 +421,8 @@ func (e *evaluator) parameter(name string) (any, error) {
 		return cell.value, nil
 	case cellBusy:
 		return nil, failf("the default of parameter %q leads back to itself", p.name)
+	case cellUnknown:
+		return nil, &runtimeError{"parameters"}
 	}
 	cell.state = cellBusy
 	inner := &evaluator{p: e.p, in: inDefault, depth: e.depth}
@@ -418,6 +473,7 @@ func (e *evaluator) variable(name string) (any, error) {
 type lazyValue struct {
 	state cellState
 	value any
+	given bool // by the deployment, not by a default
 }
 
 type cellState uint8
@@ -426,4 +482,5 @@ const (
 	cellNew cellState = iota
 	cellBusy
 	cellDone
+	cellUnknown // a parameter that the parent does not know yet
 )

@@ -18,18 +18,27 @@ type function struct {
 }
 
 // functionError is a fault of a function's arguments; the call gives it a name
-// and a place. It never quotes a value.
-type functionError struct{ msg string }
+// and a place. safe is msg without the values that it quotes; "" when it quotes
+// none.
+type functionError struct{ msg, safe string }
 
 func (e *functionError) Error() string { return e.msg }
 
-func failf(format string, args ...any) error { return &functionError{fmt.Sprintf(format, args...)} }
+func failf(format string, args ...any) error {
+	return &functionError{msg: fmt.Sprintf(format, args...)}
+}
+
+// failQuoting is failf of a message that quotes values; safe is what is said
+// where they may be secret.
+func failQuoting(safe, format string, args ...any) error {
+	return &functionError{fmt.Sprintf(format, args...), safe}
+}
 
 var builtins = sync.OnceValue(func() map[string]*function {
 	table := map[string]*function{}
 	for _, group := range [][]function{
 		logicFunctions(), numberFunctions(), stringFunctions(), encodingFunctions(), collectionFunctions(),
-		lambdaFunctions(), contextFunctions(), runtimeFunctions(),
+		lambdaFunctions(), contextFunctions(), runtimeFunctions(), dateFunctions(), cidrFunctions(),
 	} {
 		for _, f := range group {
 			table[strings.ToLower(f.name)] = &f

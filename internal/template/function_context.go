@@ -44,27 +44,65 @@ func contextFunctions() []function {
 			return e.p.options.NewGUID(), nil
 		}},
 		{name: "utcNow", max: 1, lazy: utcNow},
-		{name: "deployment", lazy: func(e *evaluator, _ *call) (any, error) {
-			o := NewObject()
-			o.Set("name", e.p.options.Deployment)
-			return o, nil
-		}},
-		{name: "resourceGroup", lazy: func(e *evaluator, _ *call) (any, error) {
-			if e.p.options.Scope.IsZero() {
-				return nil, failf("the deployment has no resource group")
+		{name: "deployment", lazy: func(e *evaluator, _ *call) (any, error) { return e.deployment() }},
+		{name: "extensions", min: 1, max: 1, lazy: extensionConfig},
+		{name: "extensionConfigs", min: 1, max: 1, lazy: func(e *evaluator, c *call) (any, error) {
+			v, err := extensionConfig(e, c)
+			if err != nil {
+				return nil, err
 			}
-			o := NewObject()
-			o.Set("id", e.p.options.Scope.String())
-			o.Set("name", e.p.options.Scope.Name())
-			return o, nil
+			config, _ := v.(*Object).Get("config")
+			return config, nil
 		}},
+		{name: "externalInputs", min: 1, max: 1, lazy: func(e *evaluator, c *call) (any, error) {
+			name, err := e.nameArgument(c)
+			if err != nil {
+				return nil, err
+			}
+			v, ok := e.p.options.ExternalInputs[name]
+			if !ok {
+				return nil, failf("no external input %q is given", name)
+			}
+			return Import(v)
+		}},
+		surrounding("resourceGroup"), surrounding("subscription"), surrounding("tenant"), surrounding("managementGroup"),
+		surrounding("environment"), surrounding("deployer"), surrounding("target"),
 		{name: "resourceId", min: 2, max: -1, eval: resourceID},
+		{name: "subscriptionResourceId", min: 2, max: -1, eval: func(e *evaluator, args []any) (any, error) {
+			sub := e.p.at.subscription()
+			first, err := argString(args, 0)
+			if err != nil {
+				return nil, err
+			}
+			if !strings.Contains(first, "/") {
+				sub, args = first, args[1:]
+			}
+			if sub == "" {
+				return nil, failf("the deployment is in no subscription: pass its id as first argument")
+			}
+			return typeAndNames("/subscriptions/"+sub, args)
+		}},
+		{name: "managementGroupResourceId", min: 2, max: -1, eval: func(e *evaluator, args []any) (any, error) {
+			mg := e.p.at.managementGroup()
+			first, err := argString(args, 0)
+			if err != nil {
+				return nil, err
+			}
+			if !strings.Contains(first, "/") {
+				mg, args = first, args[1:]
+			}
+			if mg == "" {
+				return nil, failf("the deployment is in no management group: pass its name as first argument")
+			}
+			return typeAndNames(managementGroups+mg, args)
+		}},
+		{name: "tenantResourceId", min: 2, max: -1, eval: func(_ *evaluator, args []any) (any, error) { return typeAndNames("", args) }},
 		{name: "extensionResourceId", min: 3, max: -1, eval: func(_ *evaluator, args []any) (any, error) {
 			base, err := argString(args, 0)
 			if err != nil {
 				return nil, err
 			}
-			return typeAndNames(base, args[1:])
+			return typeAndNames(strings.TrimRight(base, "/"), args[1:])
 		}},
 	}
 }
@@ -77,16 +115,179 @@ func (e *evaluator) nameArgument(c *call) (string, error) {
 	return argString([]any{v}, 0)
 }
 
-// copyIndex([loop], [offset]): without a name the innermost loop of the
-// resource, else the innermost.
-func copyIndex(e *evaluator, c *call) (any, error) {
-	args := make([]any, len(c.args))
-	for i, a := range c.args {
-		v, err := e.expr(a)
+// deployment is the deployment itself: its name and what of its request a
+// template may see; secure parameters are left out.
+func (e *evaluator) deployment() (any, error) {
+	p := e.p
+	o, props, meta := NewObject(), NewObject(), NewObject()
+	o.Set("name", p.options.Deployment)
+	if p.at.level() != LevelGroup {
+		o.Set("location", p.location())
+	}
+	meta.Set("contentVersion", p.t.version)
+	if m := p.t.root.get("metadata"); m != nil {
+		meta.Set("metadata", m.raw())
+	}
+	props.Set("template", meta)
+	if p.options.URI != "" {
+		link := NewObject()
+		link.Set("uri", p.options.URI)
+		link.Set("contentVersion", p.t.version)
+		props.Set("templateLink", link)
+	}
+	params := NewObject()
+	for _, q := range p.t.parameters {
+		if cell := p.params[q]; cell != nil && cell.state == cellDone && !p.isSecure(q) {
+			v := NewObject()
+			v.Set("value", cell.value)
+			params.Set(q.name, v)
+		}
+	}
+	props.Set("parameters", params)
+	props.Set("mode", "Incremental")
+	props.Set("provisioningState", "Running")
+	o.Set("properties", props)
+	return o, nil
+}
+
+func (p *Plan) location() string {
+	if p.options.Location == "" {
+		return "global"
+	}
+	return p.options.Location
+}
+
+// surrounding is a function without arguments that says where the deployment
+// stands: what the options say, over what follows from the scope.
+func surrounding(name string) function {
+	return function{name: name, lazy: func(e *evaluator, _ *call) (any, error) {
+		o := e.p.surroundings(name)
+		for given, values := range e.p.options.Surroundings {
+			if !strings.EqualFold(given, name) {
+				continue
+			}
+			v, err := Import(values)
+			if err != nil {
+				return nil, err
+			}
+			if o == nil {
+				return v, nil
+			}
+			return merge(o, v.(*Object)), nil
+		}
+		if o == nil {
+			return nil, failf("the deployment has no %s", map[string]string{"resourceGroup": "resource group", "managementGroup": "management group"}[name]+
+				map[bool]string{true: name, false: ""}[name != "resourceGroup" && name != "managementGroup"])
+		}
+		return o, nil
+	}}
+}
+
+func (p *Plan) surroundings(name string) *Object {
+	o := NewObject()
+	set := func(pairs ...any) *Object {
+		for i := 0; i < len(pairs); i += 2 {
+			o.Set(pairs[i].(string), pairs[i+1])
+		}
+		return o
+	}
+	object := func(pairs ...any) *Object {
+		o := NewObject()
+		for i := 0; i < len(pairs); i += 2 {
+			o.Set(pairs[i].(string), pairs[i+1])
+		}
+		return o
+	}
+	switch name {
+	case "resourceGroup":
+		group := p.at.group()
+		if group == "" {
+			return nil
+		}
+		typ := "Microsoft.Resources/resourceGroups"
+		if p.at.subscription() == "" {
+			typ = "System.Resources/resourceGroups"
+		}
+		return set("id", string(p.at), "name", group, "type", typ, "location", p.location(), "tags", NewObject(),
+			"properties", object("provisioningState", "Succeeded"))
+	case "subscription":
+		sub := p.at.subscription()
+		if sub == "" {
+			return nil
+		}
+		return set("id", "/subscriptions/"+sub, "subscriptionId", sub, "tenantId", "", "displayName", sub)
+	case "managementGroup":
+		mg := p.at.managementGroup()
+		if mg == "" {
+			return nil
+		}
+		return set("id", managementGroups+mg, "name", mg, "type", "Microsoft.Management/managementGroups",
+			"properties", object("displayName", mg))
+	case "tenant":
+		return set("tenantId", "", "displayName", "", "countryCode", "")
+	case "environment":
+		return set("name", "AzureCloud",
+			"gallery", "https://gallery.azure.com/", "graph", "https://graph.windows.net/", "portal", "https://portal.azure.com",
+			"graphAudience", "https://graph.windows.net/", "activeDirectoryDataLake", "https://datalake.azure.net/", "batch", "https://batch.core.windows.net/",
+			"media", "https://rest.media.azure.net", "sqlManagement", "https://management.core.windows.net:8443/", "vmImageAliasDoc", "https://raw.githubusercontent.com/Azure/azure-rest-api-specs/master/arm-compute/quickstart-templates/aliases.json",
+			"resourceManager", "https://management.azure.com/",
+			"authentication", object("loginEndpoint", "https://login.microsoftonline.com/",
+				"audiences", []any{"https://management.core.windows.net/", "https://management.azure.com/"}, "tenant", "common", "identityProvider", "AAD"),
+			"suffixes", object("acrLoginServer", ".azurecr.io", "azureDatalakeAnalyticsCatalogAndJob", "azuredatalakeanalytics.net",
+				"azureDatalakeStoreFileSystem", "azuredatalakestore.net", "azureFrontDoorEndpointSuffix", "azurefd.net", "keyvaultDns", ".vault.azure.net",
+				"sqlServerHostname", ".database.windows.net", "storage", "core.windows.net"))
+	}
+	return nil
+}
+
+// extensionConfig answers {alias, name, version, config: {entry: {value}}}.
+func extensionConfig(e *evaluator, c *call) (any, error) {
+	alias, err := e.nameArgument(c)
+	if err != nil {
+		return nil, err
+	}
+	x := e.p.extensions[strings.ToLower(alias)]
+	if x == nil {
+		var names []string
+		for _, d := range e.p.t.imports {
+			names = append(names, d.alias)
+		}
+		return nil, failf("no extension has the alias %q (%s)", alias, listOr(names, "the template has none"))
+	}
+	values := x.Config
+	if len(x.Unknown) > 0 {
+		if e.rt == nil {
+			return nil, &runtimeError{"extensions"}
+		}
+		whole := *x
+		if values, err = e.p.configure(&evaluator{p: e.p, rt: e.rt, depth: e.depth}, &whole); err != nil {
+			return nil, err
+		}
+	}
+	config := NewObject()
+	for _, k := range sortedNames(values) {
+		v, err := Import(values[k])
 		if err != nil {
 			return nil, err
 		}
-		args[i] = v
+		entry := NewObject()
+		entry.Set("value", v)
+		config.Set(k, entry)
+	}
+	o := NewObject()
+	o.Set("alias", x.Alias)
+	o.Set("name", x.Provider)
+	o.Set("version", x.Version)
+	o.Set("config", config)
+	return o, nil
+}
+
+// copyIndex([loop], [offset]): without a name the innermost loop of the
+// resource, else the innermost.
+func copyIndex(e *evaluator, c *call) (any, error) {
+	args, err := e.arguments(c)
+	if err != nil {
+		return nil, err
 	}
 	name, offset := "", int64(0)
 	if len(args) > 0 {
@@ -98,7 +299,6 @@ func copyIndex(e *evaluator, c *call) (any, error) {
 		return nil, failf("it takes the name of a loop and an offset")
 	}
 	if len(args) == 1 {
-		var err error
 		if offset, err = argInt(args, 0); err != nil {
 			return nil, err
 		}
@@ -111,6 +311,8 @@ func copyIndex(e *evaluator, c *call) (any, error) {
 		}
 	}
 	switch {
+	case found != nil && found.unknown:
+		return nil, &runtimeError{"copyIndex"}
 	case found != nil:
 		return int64(found.index) + offset, nil
 	case name != "":
@@ -119,8 +321,8 @@ func copyIndex(e *evaluator, c *call) (any, error) {
 	return nil, failf("it stands in no loop")
 }
 
-// utcNow writes the time of the deployment in ISO 8601, basic form, or in one
-// of a few forms.
+// utcNow writes the time of the deployment in ISO 8601, basic form, or in the
+// form of its argument.
 func utcNow(e *evaluator, c *call) (any, error) {
 	if e.in != inDefault {
 		return nil, failf("it may be used only in the default of a parameter")
@@ -129,46 +331,48 @@ func utcNow(e *evaluator, c *call) (any, error) {
 	if now.IsZero() {
 		return nil, failf("no time is given")
 	}
-	form := ""
+	form := "yyyyMMddTHHmmssZ"
 	if len(c.args) == 1 {
 		var err error
 		if form, err = e.nameArgument(c); err != nil {
 			return nil, err
 		}
 	}
-	layouts := map[string]string{
-		"": "20060102T150405Z", "u": "2006-01-02 15:04:05Z", "o": "2006-01-02T15:04:05.0000000Z",
-		"d": "01/02/2006", "yyyy-MM-dd": "2006-01-02", "yyyyMMdd": "20060102", "yyyyMMddHHmmss": "20060102150405",
-		"yyyy-MM-ddTHH:mm:ssZ": "2006-01-02T15:04:05Z", "yyyy-MM-ddTHH:mm:ss": "2006-01-02T15:04:05",
-	}
-	layout, ok := layouts[form]
-	if !ok {
-		return nil, failf("the form of time is not supported: u, o, d, yyyy-MM-dd, yyyyMMdd, yyyyMMddHHmmss and yyyy-MM-ddTHH:mm:ssZ are")
-	}
-	return now.In(time.UTC).Format(layout), nil
+	return formatTime(now.In(time.UTC), form)
 }
 
 // resourceID builds the id of a resource in the deployment's scope, or in the
-// group (of the same plane) that comes before the type.
+// group (and subscription) that come before the type.
 func resourceID(e *evaluator, args []any) (any, error) {
-	scope := e.p.options.Scope
-	if scope.IsZero() {
-		return nil, failf("the deployment has no scope")
-	}
-	first, err := argString(args, 0)
-	if err != nil {
-		return nil, err
-	}
-	if !strings.Contains(first, "/") {
-		for i, s := range scope.Scopes {
-			if strings.EqualFold(s.Type, "resourceGroups") {
-				scope.Scopes = append(scope.Scopes[:0:0], scope.Scopes...)
-				scope.Scopes[i].Name = first
-			}
+	at := e.p.at
+	var before []string
+	for len(args) > 0 {
+		s, err := argString(args, 0)
+		if err != nil {
+			return nil, err
 		}
+		if strings.Contains(s, "/") {
+			break
+		}
+		before = append(before, s)
 		args = args[1:]
 	}
-	return typeAndNames(scope.String(), args)
+	if len(args) == 0 {
+		return nil, failf("the type (of the form Namespace/type) is missing")
+	}
+	switch len(before) {
+	case 0:
+		if at == "" && e.p.options.At == "" {
+			return nil, failf("the deployment has no scope")
+		}
+	case 1:
+		at = at.withGroup(before[0])
+	case 2:
+		at = address("/subscriptions/" + before[0] + "/resourceGroups/" + before[1])
+	default:
+		return nil, failf("before the type come a subscription and a resource group, here are %d texts", len(before))
+	}
+	return typeAndNames(string(at), args)
 }
 
 func typeAndNames(base string, args []any) (any, error) {
@@ -180,16 +384,24 @@ func typeAndNames(base string, args []any) (any, error) {
 	if len(types) < 2 {
 		return nil, failf("the type has the form Namespace/type")
 	}
-	if len(types)-1 != len(args)-1 {
-		return nil, failf("the type has %d segments, here are %d names", len(types)-1, len(args)-1)
-	}
-	id := base + "/providers/" + types[0]
-	for i, t := range types[1:] {
+	// Names may come joined: 'a/b' for two segments.
+	var names []string
+	for i := range args[1:] {
 		name, err := argString(args, i+1)
 		if err != nil {
 			return nil, err
 		}
-		id += "/" + t + "/" + name
+		names = append(names, name)
+	}
+	if len(types)-1 != len(names) {
+		names = strings.Split(strings.Join(names, "/"), "/")
+	}
+	if len(types)-1 != len(names) {
+		return nil, failf("the type has %d segments, here are %d names", len(types)-1, len(names))
+	}
+	id := base + "/providers/" + types[0]
+	for i, t := range types[1:] {
+		id += "/" + t + "/" + names[i]
 	}
 	return id, nil
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"math/bits"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -76,6 +77,8 @@ func encodingFunctions() []function {
 			}
 			return b.ResolveReference(r).String(), nil
 		}},
+		{name: "parseUri", min: 1, max: 1, eval: parseURI},
+		{name: "buildUri", min: 1, max: 1, eval: buildURI},
 		{name: "dataUri", min: 1, max: 1, eval: func(e *evaluator, args []any) (any, error) {
 			s := toText(args[0])
 			return "data:text/plain;charset=utf-8;base64," + base64.StdEncoding.EncodeToString([]byte(s)), e.charge(2 * len(s))
@@ -137,6 +140,94 @@ func escapeURI(s string) string {
 		}
 	}
 	return b.String()
+}
+
+// unescapeURI undoes escapeURI.
+func unescapeURI(s string) (string, bool) {
+	v, err := url.PathUnescape(s)
+	return v, err == nil
+}
+
+// parseURI answers the parts of a URI.
+func parseURI(_ *evaluator, args []any) (any, error) {
+	s, err := argString(args, 0)
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(s)
+	if err != nil || !u.IsAbs() || u.Host == "" {
+		return nil, failf("the text is not an absolute URI")
+	}
+	o := NewObject()
+	o.Set("scheme", strings.ToLower(u.Scheme))
+	o.Set("host", strings.ToLower(u.Hostname()))
+	port := map[string]int64{"http": 80, "https": 443, "ftp": 21, "ws": 80, "wss": 443}[strings.ToLower(u.Scheme)]
+	if u.Port() != "" {
+		if port, err = strconv.ParseInt(u.Port(), 10, 64); err != nil || port > 65535 {
+			return nil, failf("the port of the URI is not a number up to 65535")
+		}
+	}
+	if port != 0 {
+		o.Set("port", port)
+	}
+	path := u.EscapedPath()
+	if path == "" {
+		path = "/"
+	}
+	o.Set("path", path)
+	query := ""
+	if u.RawQuery != "" {
+		query = "?" + u.RawQuery
+	}
+	o.Set("query", query)
+	return o, nil
+}
+
+// buildURI joins what parseURI answers; a port that the scheme implies is left
+// out.
+func buildURI(_ *evaluator, args []any) (any, error) {
+	o, err := argObject(args, 0)
+	if err != nil {
+		return nil, err
+	}
+	text := map[string]string{}
+	for _, k := range []string{"scheme", "host", "path", "query"} {
+		v, ok := o.Get(k)
+		if !ok || v == nil {
+			continue
+		}
+		s, ok := v.(string)
+		if !ok {
+			return nil, failf("the part %q must be a string, it is of type %s", k, typeName(v))
+		}
+		text[k] = s
+	}
+	if text["scheme"] == "" || text["host"] == "" {
+		return nil, failf("a URI has a scheme and a host")
+	}
+	host := text["host"]
+	if strings.Contains(host, ":") && !strings.HasPrefix(host, "[") {
+		host = "[" + host + "]"
+	}
+	if v, ok := o.Get("port"); ok && v != nil {
+		port, ok := v.(int64)
+		if !ok || port < -1 || port > 65535 {
+			return nil, failf("the port must be an int up to 65535")
+		}
+		implied := map[string]int64{"http": 80, "https": 443, "ftp": 21, "ws": 80, "wss": 443}[strings.ToLower(text["scheme"])]
+		if port > 0 && port != implied {
+			host += ":" + strconv.FormatInt(port, 10)
+		}
+	}
+	path := text["path"]
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	query := text["query"]
+	if query != "" && !strings.HasPrefix(query, "?") {
+		query = "?" + query
+	}
+	return strings.ToLower(text["scheme"]) + "://" + host + path + query, nil
 }
 
 // hashed is the text that uniqueString and guid hash: the arguments joined.

@@ -43,11 +43,25 @@ type node struct {
 	literal string
 	// keyExpr is the compiled key of a member whose name is an expression.
 	keyExpr expression
+
+	// size is the length of the text that it was read from, in bytes.
+	size int
+	// own marks the template of a nested deployment with a scope of its own:
+	// its expressions are not the parent's.
+	own bool
+	// resource marks a resource; outer is the one it stands in, if any.
+	resource bool
+	outer    *node
+	// loopNames are the loops that a resource came from whose loop the parent
+	// of its template has expanded.
+	loopNames []string
+	// unknown marks what the parent of a nested template does not know yet.
+	unknown bool
 }
 
 // path is the JSON path of the node: resources.redis.properties.spec.ports[0].
 func (n *node) path() string {
-	if n.parent == nil {
+	if n == nil || n.parent == nil {
 		return "$"
 	}
 	if n.parent.kind == kindArray {
@@ -94,6 +108,9 @@ type jsonReader struct {
 	depth     int
 	nodes     int
 	limits    Limits
+	// counted is the place up to which column has counted, to keep a text of
+	// one line linear.
+	counted, columns int
 }
 
 func parseJSON(text string, limits Limits) (*node, error) {
@@ -119,7 +136,13 @@ func (r *jsonReader) errorf(format string, args ...any) error {
 }
 
 func (r *jsonReader) column() int {
-	return utf8.RuneCountInString(r.text[r.lineStart:min(r.pos, len(r.text))]) + 1
+	pos := min(r.pos, len(r.text))
+	if r.counted < r.lineStart || r.counted > pos {
+		r.counted, r.columns = r.lineStart, 0
+	}
+	r.columns += utf8.RuneCountInString(r.text[r.counted:pos])
+	r.counted = pos
+	return r.columns + 1
 }
 
 func (r *jsonReader) newline() { r.line++; r.lineStart = r.pos }
@@ -165,6 +188,8 @@ func (r *jsonReader) value() (*node, error) {
 		return nil, r.errorf("the template has more than %d values", r.limits.Nodes)
 	}
 	n := &node{line: r.line, col: r.column()}
+	start := r.pos
+	defer func() { n.size = r.pos - start }()
 	switch c := r.text[r.pos]; {
 	case c == '{' || c == '[':
 		if r.depth++; r.depth > r.limits.Depth {

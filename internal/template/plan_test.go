@@ -152,8 +152,8 @@ func TestOutputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Output{{Name: "plain", Value: int64(4)}, {Name: "secret", Value: "pw", Secure: true}, {Name: "many", Value: list{int64(0), int64(1)}},
-		{Name: "full", Value: object{"type": "core/Secret", "apiVersion": "v1", "properties": object{"n": int64(4)}}}}
+	want := []Output{{Name: "plain", Type: "int", Value: int64(4)}, {Name: "secret", Type: "securestring", Value: "pw", Secure: true},
+		{Name: "many", Type: "array", Value: list{int64(0), int64(1)}}, {Name: "full", Type: "object", Value: object{"type": "core/Secret", "apiVersion": "v1", "properties": object{"n": int64(4)}}}}
 	if diff := cmp.Diff(want, outs); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -241,7 +241,7 @@ func TestFaultsOfTemplates(t *testing.T) {
 		"imports in classic":  {`{"contentVersion":"1","imports":{},"resources":[]}`, `imports need "languageVersion": "2.0"`},
 		"unknown import":      {symbolic(`"resources":{"a":{"import":"x","type":"t"}}`), `no import has the alias "x" (k)`},
 		"import and more":     {symbolic(`"resources":{"a":{"import":"k","extension":"k","type":"t"}}`), "import or extension, not both"},
-		"nested deployment":   {symbolic(`"resources":{"a":{"name":"n","type":"Microsoft.Resources/deployments"}}`), "nested deployments are not supported yet"},
+		"nested deployment":   {symbolic(`"resources":{"a":{"name":"n","type":"Microsoft.Resources/deployments"}}`), "a deployment has properties"},
 		"dangling dependency": {symbolic(`"resources":{` + res + `,"b":{"import":"k","type":"t@v1","dependsOn":["aa"]}}`), `resources.b.dependsOn[0] (line 2,`},
 		"dangling reference":  {symbolic(`"resources":{` + res + `},"outputs":{"o":{"type":"string","value":"[reference('b').x]"}}`), `the template has no resource "b"; did you mean "a"?`},
 		"cycle": {symbolic(`"resources":{"x":{"import":"k","type":"t@v1","dependsOn":["y"]},"y":{"import":"k","type":"t@v1","dependsOn":["z"]},

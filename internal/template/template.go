@@ -3,7 +3,6 @@ package template
 import (
 	"encoding/json"
 	"fmt"
-	"sort"
 	"strings"
 
 	"github.com/radial-project/radial/internal/core"
@@ -12,7 +11,8 @@ import (
 // Limits bound what a template may cost. The counts of the document are those
 // of the ARM service; the rest keeps one evaluation within a few tens of MiB.
 type Limits struct {
-	TextBytes        int // of the template
+	TextBytes        int // of the template, and of a parameters file
+	ResourceBytes    int // of one resource's definition
 	Nodes            int // JSON values in it
 	Depth            int // nesting of JSON, of expressions and of calls
 	ExpressionLength int // characters
@@ -21,41 +21,60 @@ type Limits struct {
 	Resources        int // loops expanded
 	Outputs          int
 	CopyCount        int
-	Steps            int // calls and values of one plan, its properties and outputs
+	Nested           int // deployments inside each other
+	DeploymentName   int // characters
+	Steps            int // calls and values of one plan, its properties, outputs and nested deployments
 	Bytes            int // text and elements made by functions, likewise
 }
 
 // DefaultLimits are the limits of [Parse].
 func DefaultLimits() Limits {
 	return Limits{
-		TextBytes: 4 << 20, Nodes: 300_000, Depth: 120, ExpressionLength: 24_576,
+		TextBytes: 4 << 20, ResourceBytes: 1 << 20, Nodes: 300_000, Depth: 120, ExpressionLength: 24_576,
 		Parameters: 256, Variables: 512, Resources: 800, Outputs: 64, CopyCount: 800,
-		Steps: 3_000_000, Bytes: 32 << 20,
+		Nested: 16, DeploymentName: 64, Steps: 3_000_000, Bytes: 32 << 20,
 	}
 }
+
+// Level is what a template is deployed to, by its $schema.
+type Level string
+
+// The levels; a group is a resource group of any plane.
+const (
+	LevelGroup           Level = "resourceGroup"
+	LevelSubscription    Level = "subscription"
+	LevelManagementGroup Level = "managementGroup"
+	LevelTenant          Level = "tenant"
+)
 
 // Template is a parsed template. It is immutable and safe for concurrent use.
 type Template struct {
 	limits      Limits
-	symbolic    bool // resources are an object keyed by symbolic names
+	level       Level
+	version     string // contentVersion
+	symbolic    bool   // resources are an object keyed by symbolic names
+	root        *node
 	parameters  []*parameter
 	paramIndex  map[string]*parameter
 	variables   map[string]*node
-	varCopies   []*node // entries of variables.copy
 	functions   map[string]*userFunction
 	definitions *node
-	imports     map[string]*importDecl
+	imports     []*importDecl
+	importIndex map[string]*importDecl
 	resources   []*node
+	deleted     []*node
 	outputs     []*node
+	asserts     []*node
+	// nested are the templates of inner deployments, by their resource.
+	nested map[*node]*Template
+	depth  int // of nesting
 }
 
-// importDecl is one entry of imports or extensions.
-type importDecl struct {
-	alias    string
-	provider string
-	version  string
-	config   *node
-}
+// Level returns what the template is deployed to.
+func (t *Template) Level() Level { return t.level }
+
+// ContentVersion returns the template's own version.
+func (t *Template) ContentVersion() string { return t.version }
 
 // userFunction is one entry of functions[].members.
 type userFunction struct {
@@ -65,16 +84,24 @@ type userFunction struct {
 	outputType *node
 }
 
-// Schemas and versions of the language, and which form of resources they have.
+// Versions of the language, and which form of resources they have.
 var languageVersions = map[string]bool{
 	"": false, "1.0": false, "2.0": true,
 	"1.9-experimental": true, "1.10-experimental": true,
 	"2.1-experimental": true, "2.2-experimental": true,
 }
 
+// schemas leads from the end of a schema's address to the level.
+var schemas = map[string]Level{
+	"deploymenttemplate.json":                LevelGroup,
+	"subscriptiondeploymenttemplate.json":    LevelSubscription,
+	"managementgroupdeploymenttemplate.json": LevelManagementGroup,
+	"tenantdeploymenttemplate.json":          LevelTenant,
+}
+
 var topMembers = []string{
 	"$schema", "contentVersion", "languageVersion", "apiProfile", "metadata", "definitions", "parameters",
-	"functions", "variables", "imports", "extensions", "resources", "outputs",
+	"functions", "variables", "imports", "extensions", "resources", "deletedResources", "outputs", "asserts",
 }
 
 // Parse reads a template and checks all that can be checked without values:
@@ -92,10 +119,19 @@ func ParseWith(text []byte, limits Limits) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Template{limits: limits, paramIndex: map[string]*parameter{}, variables: map[string]*node{},
-		functions: map[string]*userFunction{}, imports: map[string]*importDecl{}}
+	return load(root, limits, 0)
+}
+
+// load checks a document; depth counts the deployments around it.
+func load(root *node, limits Limits, depth int) (*Template, error) {
+	if depth > limits.Nested {
+		return nil, root.errorf("deployments nest deeper than %d levels", limits.Nested)
+	}
+	t := &Template{limits: limits, root: root, depth: depth, paramIndex: map[string]*parameter{}, variables: map[string]*node{},
+		functions: map[string]*userFunction{}, importIndex: map[string]*importDecl{}, nested: map[*node]*Template{}}
 	for _, step := range []func(*node) error{
-		t.readTop, t.readParameters, t.readVariables, t.readFunctions, t.readImports, t.readResources, t.readOutputs, t.bindAll,
+		t.readTop, t.readParameters, t.readVariables, t.readFunctions, t.readImports, t.readResources, t.readDeleted,
+		t.readOutputs, t.readAsserts, t.bindAll,
 	} {
 		if err := step(root); err != nil {
 			return nil, err
@@ -114,9 +150,6 @@ func (t *Template) readTop(root *node) error {
 			known = known || strings.EqualFold(name, m.key)
 		}
 		if !known {
-			if strings.EqualFold(m.key, "asserts") {
-				return m.errorf("asserts are not supported")
-			}
 			return m.errorf("a template has no member %q%s", m.key, didYouMean(m.key, topMembers))
 		}
 	}
@@ -125,13 +158,21 @@ func (t *Template) readTop(root *node) error {
 			return root.errorf("the member %q is missing", name)
 		}
 	}
+	if err := root.get("contentVersion").want("contentVersion", kindString); err != nil {
+		return err
+	}
+	t.version = root.get("contentVersion").text
+	t.level = LevelGroup
 	if s := root.get("$schema"); s != nil {
 		if err := s.want("$schema", kindString); err != nil {
 			return err
 		}
-		if !strings.HasSuffix(strings.ToLower(strings.TrimSuffix(s.text, "#")), "/deploymenttemplate.json") {
-			return s.errorf("the schema %q is not that of a resource group's template (…/deploymentTemplate.json#)", s.text)
+		name := strings.ToLower(strings.TrimSuffix(s.text, "#"))
+		level, ok := schemas[name[strings.LastIndex(name, "/")+1:]]
+		if !ok {
+			return s.errorf("the schema %q is not that of a template (…/deploymentTemplate.json#, or that of a subscription, management group or tenant)", s.text)
 		}
+		t.level = level
 	}
 	version := ""
 	if v := root.get("languageVersion"); v != nil {
@@ -147,7 +188,14 @@ func (t *Template) readTop(root *node) error {
 	t.symbolic = symbolic
 	if d := root.get("definitions"); d != nil {
 		t.definitions = d
-		return d.want("definitions", kindObject)
+		if err := d.want("definitions", kindObject); err != nil {
+			return err
+		}
+		for _, m := range d.members {
+			if err := t.checkType(m, 0); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -160,18 +208,17 @@ func (t *Template) readVariables(root *node) error {
 	if err := vars.want("variables", kindObject); err != nil {
 		return err
 	}
-	if len(vars.members) > t.limits.Variables {
-		return vars.errorf("%d variables; the limit is %d", len(vars.members), t.limits.Variables)
-	}
 	for _, m := range vars.members {
 		if isCopyList(m) {
 			for _, c := range m.items {
-				t.varCopies = append(t.varCopies, c)
 				t.variables[strings.ToLower(c.get("name").text)] = c
 			}
 			continue
 		}
 		t.variables[strings.ToLower(m.key)] = m
+	}
+	if n := len(t.variables); n > t.limits.Variables {
+		return vars.errorf("%d variables; the limit is %d", n, t.limits.Variables)
 	}
 	return nil
 }
@@ -231,103 +278,6 @@ func (t *Template) readFunctions(root *node) error {
 	return nil
 }
 
-func (t *Template) readImports(root *node) error {
-	for _, section := range []string{"imports", "extensions"} {
-		list := root.get(section)
-		if list == nil {
-			continue
-		}
-		if err := list.want(section, kindObject); err != nil {
-			return err
-		}
-		if !t.symbolic {
-			return list.errorf(`%s need "languageVersion": "2.0" or later`, section)
-		}
-		for _, m := range list.members {
-			provider := m.get("provider")
-			for _, other := range []string{"name", "type"} {
-				if provider == nil {
-					provider = m.get(other)
-				}
-			}
-			if provider == nil || provider.kind != kindString {
-				return m.errorf("the import %q names no provider", m.key)
-			}
-			d := &importDecl{alias: m.key, provider: provider.text, config: m.get("config")}
-			if v := m.get("version"); v != nil && v.kind == kindString {
-				d.version = v.text
-			}
-			t.imports[strings.ToLower(m.key)] = d
-		}
-	}
-	return nil
-}
-
-func (t *Template) readResources(root *node) error {
-	list := root.get("resources")
-	if t.symbolic {
-		if err := list.want(`resources of language version 2.0`, kindObject); err != nil {
-			return err
-		}
-		t.resources = list.members
-	} else {
-		if list.kind == kindObject {
-			return list.errorf(`resources as an object need "languageVersion": "2.0"`)
-		}
-		if err := list.want("resources", kindArray); err != nil {
-			return err
-		}
-		t.resources = list.items
-	}
-	for _, r := range t.resources {
-		if err := t.checkResource(r); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t *Template) checkResource(r *node) error {
-	if err := r.want("a resource", kindObject); err != nil {
-		return err
-	}
-	typ := r.get("type")
-	if typ == nil || typ.kind != kindString {
-		return r.errorf("a resource has a type (a string)")
-	}
-	if strings.EqualFold(typ.text, "Microsoft.Resources/deployments") {
-		return typ.errorf("nested deployments are not supported yet: put their resources into this template")
-	}
-	if c := r.get("resources"); c != nil && (len(c.items) > 0 || len(c.members) > 0) {
-		return c.errorf("resources inside a resource are not supported yet: put them beside it, with their full type and name")
-	}
-	imp, ext := r.get("import"), r.get("extension")
-	if imp != nil && ext != nil {
-		return r.errorf("a resource has import or extension, not both")
-	}
-	if imp == nil {
-		imp = ext
-	}
-	if imp == nil {
-		if r.get("name") == nil {
-			return r.errorf("a resource without import has a name")
-		}
-		return nil
-	}
-	if err := imp.want("import", kindString); err != nil {
-		return err
-	}
-	if t.imports[strings.ToLower(imp.text)] == nil {
-		var names []string
-		for _, d := range t.imports {
-			names = append(names, d.alias)
-		}
-		sort.Strings(names)
-		return imp.errorf("no import has the alias %q (%s)", imp.text, listOr(names, "the template has none"))
-	}
-	return nil
-}
-
 // listOr joins names, or answers none.
 func listOr(names []string, none string) string {
 	if len(names) == 0 {
@@ -362,6 +312,16 @@ func (t *Template) readOutputs(root *node) error {
 	return nil
 }
 
+// readAsserts reads the experimental asserts: names and conditions.
+func (t *Template) readAsserts(root *node) error {
+	list := root.get("asserts")
+	if list == nil {
+		return nil
+	}
+	t.asserts = list.members
+	return list.want("asserts", kindObject)
+}
+
 // bindAll compiles every text that may be an expression.
 func (t *Template) bindAll(root *node) error {
 	for _, p := range t.parameters {
@@ -369,7 +329,7 @@ func (t *Template) bindAll(root *node) error {
 			return err
 		}
 	}
-	for _, name := range []string{"variables", "imports", "extensions", "resources", "outputs"} {
+	for _, name := range []string{"variables", "imports", "extensions", "resources", "deletedResources", "outputs", "asserts"} {
 		if err := t.bind(root.get(name)); err != nil {
 			return err
 		}
@@ -383,7 +343,7 @@ func (t *Template) bindAll(root *node) error {
 }
 
 func (t *Template) bind(n *node) error {
-	if n == nil {
+	if n == nil || n.own {
 		return nil
 	}
 	for _, m := range n.items {
@@ -399,8 +359,8 @@ func (t *Template) bind(n *node) error {
 			}
 			m.keyExpr = e
 		}
-		if strings.EqualFold(m.key, "metadata") && m.parent.parent != nil && m.parent.parent.key == "outputs" {
-			continue
+		if strings.EqualFold(m.key, "metadata") && m.parent.parent != nil && (m.parent.parent.key == "outputs" || m.parent.resource) {
+			continue // for people: nothing evaluates it
 		}
 		if err := t.bind(m); err != nil {
 			return err

@@ -171,6 +171,16 @@ func Import(v any) (any, error) {
 	return Import(plain)
 }
 
+// sortedNames are the keys of a map in order.
+func sortedNames(m map[string]any) []string {
+	names := make([]string, 0, len(m))
+	for k := range m {
+		names = append(names, k)
+	}
+	sort.Strings(names)
+	return names
+}
+
 // Export turns a value of this package into maps and slices as encoding/json
 // makes them, whole numbers as int64. The copy is deep: it may be changed.
 func Export(v any) any {

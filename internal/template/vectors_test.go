@@ -159,7 +159,7 @@ func TestFunctionErrors(t *testing.T) {
 		`[variables('x')]`:              `the variable "x" leads back to itself`,
 		`[parameters('p')]`:             `there is no parameter "p"`,
 		`[reference('x')]`:              `a variable may not use reference`,
-		`[listKeys('x')]`:               `listKeys is not supported`,
+		`[listKeys('x')]`:               `a variable may not use listKeys`,
 		`[newGuid()]`:                   `only in the default of a parameter`,
 		`[copyIndex()]`:                 `it stands in no loop`,
 		`[div(1,0)]`:                    `division by zero`,
