@@ -115,7 +115,7 @@ type Operation struct {
 	Worker     string
 	Fence      int64
 	LeaseUntil time.Time
-	// Attempts counts leases.
+	// Attempts counts leases, but those that ended in parking.
 	Attempts int
 	// CancelRequested is when its end was asked for while a worker held it,
 	// zero if it was not. The worker ends it as Canceled, the one that holds

@@ -247,7 +247,8 @@ type Queue interface {
 	// Park gives up slot and lease until as many child operations (those with
 	// Parent op) as are live have ended (D-45); if none is live the operation
 	// waits for a worker at once. It ends the fence: whoever parked can do no
-	// more under it, and the next lease has a new one.
+	// more under it, and the next lease has a new one. The attempt is given
+	// back: Attempts counts workers that were lost, not waits.
 	Park(ctx context.Context, op string, fence int64) error
 	// SaveOutputs records outputs of the operation's resource: put inserts or
 	// replaces by id, drop removes. Fenced.
@@ -256,7 +257,8 @@ type Queue interface {
 	// store. Fenced.
 	Append(ctx context.Context, op string, fence int64, messages []Message) error
 	// End ends operation and resource together, wakes the parent when its last
-	// child ended, and removes implicit parents left empty by a deletion.
+	// child ended, and removes implicit parents left empty by a deletion. The
+	// end of an operation as Canceled cancels its live children as Cancel does.
 	// OperationFenced if another worker holds a newer lease or it has ended.
 	End(ctx context.Context, e Ending) error
 	// Pending counts live operations, and says when the earliest lease of
@@ -264,14 +266,15 @@ type Queue interface {
 	Pending(ctx context.Context) (n int, next time.Time, err error)
 	// Cancel ends an operation that no worker holds (waiting, parked, or with
 	// a lease that ran out) at once as Canceled, with its resource, and wakes
-	// its parent as End does; its own children go on. One that a worker holds
-	// is marked (CancelRequested) and its worker told by a [ChangeCancel]; to
-	// mark it again is nil. It returns the operation as it is then. Conflict
-	// if it has ended, NotFound if it is unknown.
+	// its parent as End does. One that a worker holds is marked
+	// (CancelRequested) and its worker told by a [ChangeCancel]; to mark it
+	// again is nil. Its live children, and theirs, are canceled alike in the
+	// same transaction. It returns the operation as it is then. Conflict if it
+	// has ended, NotFound if it is unknown.
 	Cancel(ctx context.Context, c Cancel) (core.Operation, error)
 	// Expire ends up to Limit operations that passed their deadline while no
-	// worker held them, as Cancel does, and returns them. Those held are their
-	// worker's to end.
+	// worker held them, as Cancel does, and returns them, without the children
+	// that it canceled with them. Those held are their worker's to end.
 	Expire(ctx context.Context, e Expiry) ([]core.Operation, error)
 }
 

@@ -143,7 +143,7 @@ func (m *Metrics) Begun(op core.Operation, now time.Time) func() {
 	if m == nil {
 		return func() {}
 	}
-	if op.Attempts <= 1 {
+	if op.Fence <= 1 { // what parked comes back with a higher one
 		m.waited.WithLabelValues(Class(op.ResourceID)).Observe(positive(now.Sub(op.Created)))
 	}
 	m.running.Inc()

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
@@ -62,39 +63,72 @@ var (
 func (s *Store) Cancel(ctx context.Context, c store.Cancel) (core.Operation, error) {
 	var out core.Operation
 	err := s.write(ctx, func(t *tx) error {
-		t.do(lockOperation, c.Operation)
-		for {
-			var marked rows.Operation
-			var found bool
-			t.row(markCanceled, []any{c.Operation, s.nanos(c.Now)}, &found, marked.Columns()...)
-			if err := t.flush(); err != nil {
-				return err
-			}
-			if found {
-				o, err := marked.Operation()
-				t.changed(store.Change{Kind: store.ChangeCancel, ID: o.ResourceID, Operation: o.ID, State: o.State})
-				out = o
-				return err
-			}
-			cut, err := t.cut(c)
-			if err != nil {
-				return err
-			}
-			o, err := t.operation(c.Operation)
-			if err != nil {
-				return err
-			}
-			if cut {
-				out = *o
-				return nil
-			}
-			if o == nil || !o.Ended.IsZero() {
-				return rules.NotCancelable(c.Operation, o)
-			}
-			// Leased between the two: now there is a worker to tell.
+		t.do(lockFamily, c.Operation)
+		o, canceled, err := t.cancel(c)
+		if err != nil {
+			return err
 		}
+		if !canceled {
+			return rules.NotCancelable(c.Operation, o)
+		}
+		out = *o
+		return t.cancelChildren(c)
 	})
 	return out, err
+}
+
+// cancel marks an operation that a worker holds, and ends any other. It answers
+// the operation as it is then, nil when it is unknown; canceled is false for one
+// that is unknown or has ended.
+func (t *tx) cancel(c store.Cancel) (o *core.Operation, canceled bool, err error) {
+	for {
+		var marked rows.Operation
+		var found bool
+		t.row(markCanceled, []any{c.Operation, t.s.nanos(c.Now)}, &found, marked.Columns()...)
+		if err := t.flush(); err != nil {
+			return nil, false, err
+		}
+		if found {
+			o, err := marked.Operation()
+			t.changed(store.Change{Kind: store.ChangeCancel, ID: o.ResourceID, Operation: o.ID, State: o.State})
+			return &o, true, err
+		}
+		cut, err := t.cut(c)
+		if err != nil {
+			return nil, false, err
+		}
+		o, err := t.operation(c.Operation)
+		if err != nil || cut || o == nil || !o.Ended.IsZero() {
+			return o, cut, err
+		}
+		// Leased between the two: now there is a worker to tell.
+	}
+}
+
+// cancelChildren cancels the live operations below one, nearest first.
+func (t *tx) cancelChildren(c store.Cancel) error {
+	for at, family := 0, []string{c.Operation}; at < len(family); at++ {
+		var live []string
+		t.rows(`SELECT id FROM operations WHERE parent = $1 AND ended = 0 ORDER BY seq`, []any{family[at]}, func(sc scan) error {
+			var id string
+			err := sc(&id)
+			live = append(live, id)
+			return err
+		})
+		if err := t.flush(); err != nil {
+			return err
+		}
+		for _, id := range live {
+			if slices.Contains(family, id) {
+				continue
+			}
+			family = append(family, id)
+			if _, _, err := t.cancel(store.Cancel{Operation: id, Error: c.Error, Now: c.Now}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // cut ends an operation that no worker holds, as Canceled.
@@ -139,10 +173,13 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) ([]core.Operation, e
 		var ended *core.Operation
 		err := s.write(ctx, func(t *tx) error {
 			ended = nil
-			t.do(lockOperation, id)
-			cut, err := t.cut(store.Cancel{Operation: id, Error: e.Error, Now: e.Now})
+			t.do(lockFamily, id)
+			c := store.Cancel{Operation: id, Error: e.Error, Now: e.Now}
+			cut, err := t.cut(c)
 			if err == nil && cut {
-				ended, err = t.operation(id)
+				if ended, err = t.operation(id); err == nil {
+					err = t.cancelChildren(c)
+				}
 			}
 			return err
 		})

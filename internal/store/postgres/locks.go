@@ -34,6 +34,14 @@ const lockOperation = `SELECT pg_advisory_xact_lock(hashtextextended('` + ownNam
 const lockParking = `SELECT pg_advisory_xact_lock(hashtextextended('` + ownName + `' || resource_key, 0))::text,
 	pg_advisory_xact_lock(hashtextextended('` + childrenName + `' || id, 0))::text FROM operations WHERE id = $1`
 
+// lockFamily takes the resources of an operation and of all live ones below it,
+// and the children of all those and of its parent.
+const lockFamily = `WITH RECURSIVE f AS (SELECT id, resource_key, parent FROM operations WHERE id = $1
+	UNION SELECT c.id, c.resource_key, c.parent FROM operations c JOIN f ON c.parent = f.id WHERE c.ended = 0)
+	SELECT pg_advisory_xact_lock(h)::text FROM (SELECT left(n, 1) AS c, hashtextextended(n, 0) AS h FROM (
+		SELECT '` + ownName + `' || resource_key AS n FROM f UNION SELECT '` + childrenName + `' || parent FROM f WHERE parent IS NOT NULL) u
+		GROUP BY 1, 2 ORDER BY 1, 2) s`
+
 // locks are names to take together.
 type locks struct {
 	names []string

@@ -224,7 +224,7 @@ func (s *Store) Park(ctx context.Context, op string, fence int64) error {
 		var found, parked bool
 		var id, state string
 		t.do(lockParking, op)
-		t.row(`UPDATE operations SET `+liveChildren+`, worker = '', lease_until = 0, fence = fence + 1`+held+` RETURNING resource_id, state, parked`,
+		t.row(`UPDATE operations SET `+liveChildren+`, worker = '', lease_until = 0, fence = fence + 1, attempts = attempts - 1`+held+` RETURNING resource_id, state, parked`,
 			[]any{op, fence}, &found, &id, &state, &parked)
 		if err := t.flush(); err != nil {
 			return err
@@ -347,10 +347,18 @@ func (s *Store) End(ctx context.Context, e store.Ending) error {
 		default:
 			q, args = endKept, append(args, s.etag())
 		}
-		t.do(lockOperation, e.Operation)
+		canceled := e.State == core.StateCanceled
+		if canceled {
+			t.do(lockFamily, e.Operation)
+		} else {
+			t.do(lockOperation, e.Operation)
+		}
 		found, err := t.endWith(e, q, args)
-		if err == nil && !found {
+		switch {
+		case err == nil && !found:
 			err = t.fenced(e.Operation, e.Fence)
+		case err == nil && canceled:
+			err = t.cancelChildren(store.Cancel{Operation: e.Operation, Error: e.Error, Now: e.Now})
 		}
 		return err
 	})

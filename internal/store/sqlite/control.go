@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"slices"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
@@ -56,30 +57,64 @@ func (s *Store) Append(ctx context.Context, op string, fence int64, messages []s
 func (s *Store) Cancel(ctx context.Context, c store.Cancel) (core.Operation, error) {
 	var o core.Operation
 	err := s.writer.do(ctx, func(t *tx) (err error) {
-		o, err = s.cancel(t, c)
-		return err
+		if o, err = s.cancel(t, c); err != nil {
+			return err
+		}
+		return s.cancelChildren(t, c)
 	})
 	return o, err
 }
 
+// cancelChildren cancels the live operations below one, nearest first.
+func (s *Store) cancelChildren(t *tx, c store.Cancel) error {
+	for at, family := 0, []string{c.Operation}; at < len(family); at++ {
+		var live []string
+		if err := t.rows(`SELECT id FROM operations WHERE parent = ? AND ended = 0 ORDER BY row`, []any{family[at]}, func(sc scan) error {
+			var id string
+			err := sc(&id)
+			live = append(live, id)
+			return err
+		}); err != nil {
+			return err
+		}
+		for _, id := range live {
+			if slices.Contains(family, id) {
+				continue
+			}
+			family = append(family, id)
+			if _, err := s.markOrCut(t, store.Cancel{Operation: id, Error: c.Error, Now: c.Now}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// cancel marks an operation that a worker holds, and ends any other.
 func (s *Store) cancel(t *tx, c store.Cancel) (core.Operation, error) {
-	now := s.nanos(c.Now)
-	o, err := t.operation(`UPDATE operations SET cancel_requested = CASE cancel_requested WHEN 0 THEN ?1 ELSE cancel_requested END
-		WHERE id = ?2 AND ended = 0 AND worker <> '' AND lease_until > ?1 RETURNING `+rows.Bare(rows.OperationColumns, "o"), now, c.Operation)
-	if err != nil {
-		return core.Operation{}, err
-	}
-	if o != nil {
-		t.changed(store.Change{Kind: store.ChangeCancel, ID: o.ResourceID, Operation: o.ID, State: o.State})
-		return *o, nil
-	}
-	if o, err = s.cut(t, c); err != nil || o != nil {
+	o, err := s.markOrCut(t, c)
+	if err != nil || o != nil {
 		return deref(o), err
 	}
 	if o, err = t.operation(`SELECT `+rows.OperationColumns+` FROM operations o WHERE o.id = ?`, c.Operation); err != nil {
 		return core.Operation{}, err
 	}
 	return core.Operation{}, rules.NotCancelable(c.Operation, o)
+}
+
+// markOrCut is what cancel does to one operation; nil when none of that id is live.
+func (s *Store) markOrCut(t *tx, c store.Cancel) (*core.Operation, error) {
+	now := s.nanos(c.Now)
+	o, err := t.operation(`UPDATE operations SET cancel_requested = CASE cancel_requested WHEN 0 THEN ?1 ELSE cancel_requested END
+		WHERE id = ?2 AND ended = 0 AND worker <> '' AND lease_until > ?1 RETURNING `+rows.Bare(rows.OperationColumns, "o"), now, c.Operation)
+	if err != nil {
+		return nil, err
+	}
+	if o != nil {
+		t.changed(store.Change{Kind: store.ChangeCancel, ID: o.ResourceID, Operation: o.ID, State: o.State})
+		return o, nil
+	}
+	return s.cut(t, c)
 }
 
 // cut ends an operation that no worker holds, as Canceled; nil when there is no
@@ -138,8 +173,12 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) ([]core.Operation, e
 			if err != nil {
 				return err
 			}
-			if o != nil {
-				out = append(out, *o)
+			if o == nil {
+				continue // canceled with another of these
+			}
+			out = append(out, *o)
+			if err := s.cancelChildren(t, store.Cancel{Operation: id, Error: e.Error, Now: e.Now}); err != nil {
+				return err
 			}
 		}
 		return nil

@@ -157,7 +157,7 @@ func (s *Store) Park(ctx context.Context, op string, fence int64) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		var id, state string
 		var parked bool
-		found, err := t.row(`UPDATE operations SET (children, parked) = `+liveChildren+`, worker = '', lease_until = 0, fence = fence + 1`+held+
+		found, err := t.row(`UPDATE operations SET (children, parked) = `+liveChildren+`, worker = '', lease_until = 0, fence = fence + 1, attempts = attempts - 1`+held+
 			` RETURNING resource_id, state, parked`, []any{op, fence}, &id, &state, &parked)
 		if err != nil {
 			return err
@@ -262,7 +262,10 @@ func (s *Store) end(t *tx, e store.Ending) error {
 	if !found {
 		return t.fenced(e.Operation, e.Fence)
 	}
-	return s.ended(t, e, key, id, parent.String)
+	if err := s.ended(t, e, key, id, parent.String); err != nil || e.State != core.StateCanceled {
+		return err
+	}
+	return s.cancelChildren(t, store.Cancel{Operation: e.Operation, Error: e.Error, Now: e.Now})
 }
 
 // ended brings what hangs on an operation that has just ended to its end: its

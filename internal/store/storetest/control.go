@@ -163,22 +163,52 @@ var cancelCases = map[string]func(*fixture){
 		f.wantCanceled(op, ext("g", "a"))
 		f.fencedOut(l)
 	},
-	"D-20 D-45 a parked operation ends and wakes its own parent; its children go on": func(f *fixture) {
-		f.start([]string{"g"})
+	"D-20 D-45 a parked operation ends with all below it, and wakes its own parent": func(f *fixture) {
+		var told recorder
+		f.start([]string{"g"}, Listener(told.listen))
 		top := f.accept(ext("g", "top"))
 		l := f.leaseOne()
 		middle := f.accept(ext("g", "middle"), child(top))
 		f.wantCode(f.Park(f.ctx, top, l.Operation.Fence), "", "park top")
 		l = f.leaseOne()
-		bottom := f.accept(ext("g", "bottom"), child(middle))
+		waits, held := f.accept(ext("g", "waits"), child(middle)), f.accept(ext("g", "held"), child(middle))
 		f.wantCode(f.Park(f.ctx, middle, l.Operation.Fence), "", "park middle")
+		ls := f.lease(2)
+		if ls[0].Operation.ID != held {
+			ls[0], ls[1] = ls[1], ls[0]
+		}
+		below := f.accept(ext("g", "below"), child(waits))
+		f.wantCode(f.Park(f.ctx, waits, ls[1].Operation.Fence), "", "park what waits")
 		_, err := f.cancel(middle)
 		f.wantCode(err, "", "cancel")
 		f.wantCanceled(middle, ext("g", "middle"))
-		got := operationIDs(f.lease(5))
-		if len(got) != 2 || got[0] != top && got[1] != top || got[0] != bottom && got[1] != bottom {
-			f.Errorf("leased %v, want the woken %s and the child %s", got, top, bottom)
+		f.wantCanceled(waits, ext("g", "waits"))
+		f.wantCanceled(below, ext("g", "below"))
+		if o := f.status(held); o.CancelRequested.IsZero() || !o.Ended.IsZero() {
+			f.Errorf("what a worker holds is %+v", o)
 		}
+		f.sync(&told)
+		if asked := told.of(store.ChangeCancel); len(asked) != 1 || asked[0].Operation != held {
+			f.Errorf("the workers are told %+v", asked)
+		}
+		f.same([]string{top}, operationIDs(f.lease(5)), "leased")
+		f.end(ls[0], core.StateCanceled)
+		if n, _, err := f.Pending(f.ctx); err != nil || n != 1 {
+			f.Errorf("%d operations live beside the top (%v)", n-1, err)
+		}
+	},
+	"D-20 D-45 what its worker ends as canceled takes its children along": func(f *fixture) {
+		f.start([]string{"g"})
+		parent := f.accept(ext("g", "parent"))
+		l := f.leaseOne()
+		first := f.accept(ext("g", "first"), child(parent))
+		_, err := f.cancel(parent)
+		f.wantCode(err, "", "cancel")
+		f.wantCanceled(first, ext("g", "first"))
+		second := f.accept(ext("g", "second"), child(parent)) // its worker has not heard of it yet
+		f.wantCode(f.End(f.ctx, store.Ending{Operation: parent, Fence: l.Operation.Fence, State: core.StateCanceled, Error: byAlice, Now: f.now}), "", "end")
+		f.wantCanceled(second, ext("g", "second"))
+		f.wantCanceled(parent, ext("g", "parent"))
 	},
 	"D-20 a deletion that is canceled leaves the resource": func(f *fixture) {
 		f.start([]string{"g"})

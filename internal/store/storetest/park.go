@@ -74,6 +74,21 @@ var parkCases = map[string]func(*fixture){
 		f.fencedOut(l)
 		f.same(parent, f.leaseOne().Operation.ID, "leased")
 	},
+	"D-45 waiting for children is no attempt": func(f *fixture) {
+		f.start([]string{"g"})
+		parent := f.accept(ext("g", "parent"))
+		for n := range 4 {
+			l := f.leaseOne()
+			f.same(1, l.Operation.Attempts, "attempts")
+			f.accept(ext("g", fmt.Sprint("kid", n)), child(parent))
+			f.wantCode(f.Park(f.ctx, parent, l.Operation.Fence), "", "park")
+			f.end(f.leaseOne(), core.StateSucceeded)
+		}
+		lost := f.leaseOne()
+		f.now = f.now.Add(leaseFor)
+		f.same(2, f.leaseOne().Operation.Attempts, "attempts after a worker that was lost")
+		f.fencedOut(lost)
+	},
 	"D-45 children that end as the parent parks wake it once": func(f *fixture) {
 		f.start([]string{"g"})
 		for round := range 10 {
