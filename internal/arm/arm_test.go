@@ -64,6 +64,18 @@ func TestParse_D3(t *testing.T) {
 	}
 }
 
+// TestQueryReadsTheSame_D46: the authoriser and the server each read the query,
+// and one that spells a parameter in several ways must not mean two things.
+func TestQueryReadsTheSame_D46(t *testing.T) {
+	r := parse(t, "/planes/radius/local?CASCADE=false&Cascade=true&cascadE=false")
+	first := r.Query("cascade")
+	for range 200 {
+		if again := r.Query("cascade"); again != first {
+			t.Fatalf("D-46: cascade is %q and then %q", first, again)
+		}
+	}
+}
+
 func mustURL(t *testing.T, path string) *url.URL {
 	t.Helper()
 	u, err := url.Parse("http://x" + path)

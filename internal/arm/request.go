@@ -8,8 +8,10 @@
 package arm
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,9 +76,11 @@ func Parse(r *http.Request) (*Request, error) {
 // case, as those of the wire do.
 func query(r *http.Request) url.Values {
 	values := r.URL.Query()
-	for name, v := range values {
+	// In an order that every reading of one request has: where a parameter is
+	// sent twice, who allows the request and who serves it must see the same.
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if lower := strings.ToLower(name); lower != name {
-			values[lower] = append(values[lower], v...)
+			values[lower] = append(values[lower], values[name]...)
 		}
 	}
 	return values
