@@ -98,13 +98,14 @@ func (u *up) run(ctx context.Context) (err error) {
 	}
 	u.sup.Settled()
 	u.report("ready after %s: %s", u.age(), server)
-	fmt.Fprintf(u.opts.Out, "KUBECONFIG=%s\n", u.dir.AdminKubeconfig())
+	// The file before the line: who reads the line finds the file.
 	if u.opts.ReadyFile != "" {
 		if err := state.WriteFile(u.opts.ReadyFile, []byte(u.dir.AdminKubeconfig()+"\n"), 0o600); err != nil {
 			return fmt.Errorf("ready file: %w", err)
 		}
 		defer func() { err = errors.Join(err, removeReadyFile(u.opts.ReadyFile)) }()
 	}
+	fmt.Fprintf(u.opts.Out, "KUBECONFIG=%s\n", u.dir.AdminKubeconfig())
 	<-ctx.Done()
 	return nil
 }
