@@ -19,6 +19,11 @@ import (
 // is also its Target, and the rule; it never shows a submitted value or the
 // name of anything below the top level, because either may be a secret (D-13).
 func (s *Schema) Validate(props map[string]any) error {
+	c := &collector{schema: s, seen: map[string]bool{}}
+	// First, since rules on numbers calculate with every digit.
+	if c.numbers(nil, props); len(c.faults) > 0 {
+		return c.fault()
+	}
 	err := s.validator.Validate(props)
 	if err == nil {
 		return nil
@@ -27,11 +32,52 @@ func (s *Schema) Validate(props map[string]any) error {
 	if !ok {
 		return core.Errorf(core.CodeInvalidContent, "Schema validation failed: the properties cannot be read as JSON")
 	}
-	c := &collector{schema: s, seen: map[string]bool{}}
 	c.collect(verr)
 	if len(c.faults) == 0 {
 		c.faults = c.shape
 	}
+	return c.fault()
+}
+
+// Bounds of a number, in bytes and as a power of ten: what any program that
+// reads it as a 64-bit float can hold, and then some.
+const (
+	maxNumber   = 400
+	maxExponent = 400
+)
+
+// numbers finds the numbers beyond those bounds.
+func (c *collector) numbers(at []string, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, e := range v {
+			c.numbers(append(at, name), e)
+		}
+	case []any:
+		for i, e := range v {
+			c.numbers(append(at, strconv.Itoa(i)), e)
+		}
+	case json.Number:
+		if !bounded(v.String()) {
+			c.add(at, "is a number with too many digits or too great an exponent (number)")
+		}
+	}
+}
+
+func bounded(n string) bool {
+	if len(n) > maxNumber {
+		return false
+	}
+	at := strings.IndexAny(n, "eE")
+	if at < 0 {
+		return true
+	}
+	e, err := strconv.Atoi(n[at+1:])
+	return err == nil && -maxExponent <= e && e <= maxExponent
+}
+
+// fault is the error of all faults.
+func (c *collector) fault() error {
 	slices.SortStableFunc(c.faults, func(a, b core.Error) int {
 		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Message, b.Message))
 	})

@@ -449,6 +449,14 @@ func TestHostileNumbers(t *testing.T) {
 	for _, n := range []json.Number{"1e999999999", "1e-999999999", "-0", "1E400", "0.1"} {
 		_ = s.Validate(map[string]any{"n": n}) // returns, and does not write out a billion digits
 	}
+	// Rules calculate with numbers: what is beyond any use is refused before.
+	s = mustCompile(t, `{"type":"object","properties":{"n":{"type":"number","minimum":1,"multipleOf":3},"list":{"type":"array","items":{"type":"number","maximum":9}}}}`)
+	for _, n := range []json.Number{"1e999999999", "1e-999999999", "1E+401", "1e99999999999999999999", json.Number(strings.Repeat("9", 401))} {
+		got := faults(t, s.Validate(map[string]any{"n": n, "list": []any{n}}))
+		if len(got) != 2 || !strings.Contains(got[0], "too many digits") || !strings.Contains(got[1], "too many digits") {
+			t.Errorf("%.20s: %q, want a fault of each property", n, got)
+		}
+	}
 }
 
 func BenchmarkValidate(b *testing.B) {
