@@ -55,6 +55,8 @@ func TestParse_D3(t *testing.T) {
 		"bytes that are no UTF-8": "/planes/a%FFb",
 		"an empty segment":        "/planes//local",
 		"the folder above":        "/planes/%2e%2e/x",
+		"a look-alike of a word":  "/planes/radius/local/providers/A.B/c/d/listSecret%C5%BF",
+		"a look-alike of a name":  "/planes/%E2%84%AA",
 		"a very long name":        "/planes/" + strings.Repeat("x", 261),
 	} {
 		_, err := Parse(&http.Request{URL: mustURL(t, path)})

@@ -102,7 +102,7 @@ func checkSegment(s string) error {
 		return core.Errorf(core.CodeBadRequest, "%q is not a name", s)
 	}
 	for _, c := range s {
-		if unicode.IsControl(c) || unicode.IsSpace(c) || c == unicode.ReplacementChar || strings.ContainsRune(`/\?#<>"`, c) {
+		if unicode.IsControl(c) || unicode.IsSpace(c) || c == unicode.ReplacementChar || core.PosesAsASCII(c) || strings.ContainsRune(`/\?#<>"`, c) {
 			return core.Errorf(core.CodeBadRequest, "the path segment %q holds the character %q, which no name may", s, c)
 		}
 	}

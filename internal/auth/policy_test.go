@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/radial-project/radial/internal/auth"
+	kept "github.com/radial-project/radial/internal/store"
 )
 
 // people starts a control plane whose callers an OIDC issuer names, u-root being
@@ -78,6 +80,8 @@ func TestRoles_D46(t *testing.T) {
 		link := `{"properties":{"environment":"` + shop + env + `e","connections":{"db":{"source":"` + bank + `/providers/Applications.Core/extenders/db"}}}}`
 		dev.want(403, "PUT", shop+"/providers/Applications.Core/extenders/y", link, "properties.connections", "role Contributor", "scope "+bank)
 		dev.want(403, "PATCH", shop+store+"s", link, "properties.connections")
+		// No other spelling of an id is a way round.
+		dev.want(400, "PUT", shop+"/providers/Applications.Core/extenders/y", strings.Replace(link, `"source":"/planes`, `"source":"/plane\u017f`, 1))
 	})
 	t.Run("D-46 owners are for controllers", func(t *testing.T) {
 		dev.want(403, "PUT", shop+store+"z", `{"owner":{"cluster":"east","namespace":"n","kind":"Recipe","name":"r","uid":"1"},`+secret[1:], "role Controller for cluster east")
@@ -128,6 +132,60 @@ func TestRoles_D46(t *testing.T) {
 			t.Errorf("a secret is in the audit log or the log: %v", err)
 		}
 	})
+}
+
+// TestAuditRecords_D46: the audit log is for those who govern the plane, in pages
+// and narrowed.
+func TestAuditRecords_D46(t *testing.T) {
+	t.Parallel()
+	f, as := people(t)
+	root := as("root")
+	root.want(200, "PUT", shop, `{}`)
+	root.give(shop, "owner", "user:u-owner", "Owner")
+	root.give(plane, "governs", "user:u-governs", "Owner")
+	root.give(plane, "dev", "user:u-dev", "Contributor")
+	at := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	var records []kept.AuditRecord
+	for n := range 5 {
+		who := []string{"user:a", "user:b"}[n%2]
+		records = append(records, kept.AuditRecord{Time: at.Add(time.Duration(n) * time.Minute), Principal: who, Action: "read", Target: fmt.Sprintf("%s/providers/My.Types/things/x%d", shop, n), Allowed: n != 3})
+	}
+	if err := f.store.AppendAudit(t.Context(), records); err != nil {
+		t.Fatal(err)
+	}
+	const log = plane + "/providers/System.Resources/auditRecords"
+	as("dev").want(403, "GET", log, "", "role Owner", "scope "+plane)
+	as("owner").want(403, "GET", log, "", "role Owner", "scope "+plane)
+	targets := func(a answer) (out []string) {
+		list, _ := a.body["value"].([]any)
+		for _, e := range list {
+			id, _ := e.(map[string]any)["target"].(string)
+			out = append(out, id[strings.LastIndexByte(id, '/')+1:])
+		}
+		return out
+	}
+	for query, want := range map[string]string{
+		"": "x4 x3 x2 x1 x0", "principal=user:b": "x3 x1", "id=" + shop: "x4 x3 x2 x1 x0", "id=" + shop + "/providers/my.types/THINGS/X2": "x2", "id=" + bank: "",
+		"since=2026-01-31T12:02:00Z": "x4 x3 x2", "until=2026-01-31T12:02:00Z": "x1 x0", "since=2026-01-31T14:01:00%2B02:00&until=2026-01-31T12:02:00Z": "x1",
+		"refused=true": "x3", "principal=user:a&refused=true": "",
+	} {
+		if got := strings.Join(targets(as("governs").want(200, "GET", log+version+"&"+query, "")), " "); got != want {
+			t.Errorf("D-46: ?%s answers %q, want %q", query, got, want)
+		}
+	}
+	var got []string
+	for next := log + version + "&top=2"; next != ""; {
+		a := root.want(200, "GET", next, "")
+		got = append(got, targets(a)...)
+		link, _ := a.body["nextLink"].(string)
+		next = strings.TrimPrefix(link, f.url)
+	}
+	if all := strings.Join(got, " "); all != "x4 x3 x2 x1 x0" {
+		t.Errorf("D-46: the pages have %s", all)
+	}
+	for _, bad := range []string{"since=yesterday", "until=1", "refused=maybe", "id=nonsense", "top=0"} {
+		root.want(400, "GET", log+version+"&"+bad, "")
+	}
 }
 
 // TestControllerOwners_D46: a controller's account writes and deletes only what

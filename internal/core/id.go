@@ -83,16 +83,22 @@ func ParseID(s string) (ID, error) {
 	return id, nil
 }
 
-// isText reports whether s is valid UTF-8 without control characters; most ids
-// are ASCII.
+// isText reports whether s is valid UTF-8 without control characters and
+// without look-alikes; most ids are ASCII.
 func isText(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' {
-			return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+			return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return unicode.IsControl(c) || PosesAsASCII(c) })
 		}
 	}
 	return true
 }
+
+// PosesAsASCII reports whether c is a letter beyond ASCII that some comparison
+// without case takes for one of ASCII and another does not: the long s, the
+// Kelvin sign and the dotted capital I. Ids compare without case in many places,
+// and all of them must agree on what a request names, so no id has one.
+func PosesAsASCII(c rune) bool { return c == 'ſ' || c == '\u212a' || c == 'İ' }
 
 // MustParseID is ParseID for ids written in code; it panics on a malformed one.
 func MustParseID(s string) ID {

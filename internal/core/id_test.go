@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/radial-project/radial/internal/fuzztest"
 )
@@ -75,7 +76,8 @@ func TestParseIDRefuses(t *testing.T) {
 	for _, in := range []string{"", "/", "planes/radius/local", "/planes", "/planes/radius", "/planes/radius/", "/planes//local",
 		"/planes/radius/local/resourceGroups", "/planes/radius/local/providers", "/planes/radius/local/providers/A.B",
 		"/planes/radius/local//providers/A.B/c/d", "/subscriptions/1/resourceGroups/x",
-		"/planes/radius/\xe0\xe0", "/planes/radius/lo\ncal"} {
+		"/planes/radius/\xe0\xe0", "/planes/radius/lo\ncal",
+		"/plane\u017f/radius/local", "/planes/radius/local/provider\u017f/A.B/c/d", "/planes/radius/local/resourceGroups/\u212a", "/planes/radius/local/resourceGroups/\u0130"} {
 		if id, err := ParseID(in); err == nil {
 			t.Errorf("ParseID(%q) = %v, want an error", in, id)
 		} else if !IsCode(err, CodeBadRequest) {
@@ -149,5 +151,19 @@ func TestErrors(t *testing.T) {
 	d := outer.WithDetails(*inner)
 	if len(outer.Details) != 0 || len(d.Details) != 1 {
 		t.Error("WithDetails changed its receiver")
+	}
+}
+
+// TestPosesAsASCII walks all characters, so that a new version of the tables is
+// noticed.
+func TestPosesAsASCII(t *testing.T) {
+	for c := rune(0x80); c <= unicode.MaxRune; c++ {
+		poses := unicode.ToLower(c) < 0x80
+		for f := unicode.SimpleFold(c); f != c; f = unicode.SimpleFold(f) {
+			poses = poses || f < 0x80
+		}
+		if poses != PosesAsASCII(c) {
+			t.Errorf("PosesAsASCII(%U) = %v", c, !poses)
+		}
 	}
 }
