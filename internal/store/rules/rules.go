@@ -6,6 +6,7 @@ package rules
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
@@ -71,7 +72,10 @@ func (c Standing) ownerConflict(id core.ID) error {
 	return e
 }
 
-func sameOwner(a, b core.Owner) bool { return a == b || a.UID != "" && a.UID == b.UID }
+// sameOwner compares by uid, which only its cluster vouches for.
+func sameOwner(a, b core.Owner) bool {
+	return a == b || a.UID != "" && a.UID == b.UID && strings.EqualFold(a.Cluster, b.Cluster)
+}
 
 // Asked are the keys of which a write must know whether they have rows.
 func Asked(w store.Write) []string {

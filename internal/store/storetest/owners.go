@@ -43,6 +43,16 @@ var ownerCases = map[string]func(*fixture){
 		r := f.write(id, owned(next), func(w *store.Write) { w.Replaces = "uid-1" })
 		f.same(next, r.Owner, "owner")
 	},
+	"K-49 an object of another cluster takes nothing over by its uid": func(f *fixture) {
+		f.start([]string{"g"})
+		id := ext("g", "web")
+		first := deployment("one", "uid-1")
+		f.write(id, owned(first))
+		claims := first
+		claims.Cluster = "elsewhere"
+		_, err := f.Accept(f.ctx, f.put(id, owned(claims)))
+		f.same([]core.ErrorInfo{{Type: "owner", Info: first}}, f.wantCode(err, core.CodeNameConflict, "write from elsewhere").Info, "additional information")
+	},
 	"K-49 an object does not take a resource made through the API": func(f *fixture) {
 		f.start([]string{"g"})
 		f.write(ext("g", "web"))
