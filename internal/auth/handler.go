@@ -263,6 +263,11 @@ func (h *handler) bound(w http.ResponseWriter, r *arm.Request, who Identity, wan
 		if err := h.checkLinks(ctx, who, put.Properties); err != nil {
 			return err
 		}
+		if put.ImplicitParents {
+			if err := h.checkParents(ctx, who, put.Properties); err != nil {
+				return err
+			}
+		}
 		if put.Owner != nil && d.Clusters == nil && d.Role != Owner && d.Role != Root {
 			return core.Errorf(core.CodeForbidden, "the body has an owner, and %s may not speak for a cluster's objects: that takes the role Controller for cluster %s",
 				who.Principal(), put.Owner.Cluster).WithTarget("owner")
@@ -289,6 +294,28 @@ func (h *handler) checkLinks(ctx context.Context, who Identity, properties map[s
 		}
 	}
 	return nil
+}
+
+// checkParents asks, for an application that the body brings into being, what
+// making it takes: naming one takes less.
+func (h *handler) checkParents(ctx context.Context, who Identity, properties map[string]any) error {
+	text, _ := properties["application"].(string)
+	id, err := core.ParseID(text)
+	if err != nil || !id.IsResource() {
+		return nil // refused behind
+	}
+	if name, ok := h.o.Canonical(id.Type()); ok {
+		id = id.WithType(name)
+	}
+	d, err := h.decide(ctx, who, &want{Access: Access{Write, id}})
+	if err != nil || d.Allowed {
+		return err
+	}
+	_, _, err = h.o.Store.Get(ctx, id)
+	if core.IsCode(err, core.CodeNotFound) {
+		return core.Errorf(core.CodeForbidden, "properties.application names %s, which implicitParents would make: %s", id, d.Reason).WithTarget("properties.application")
+	}
+	return err
 }
 
 // checkController holds a Controller to the objects of its clusters.

@@ -83,6 +83,19 @@ func TestRoles_D46(t *testing.T) {
 		// No other spelling of an id is a way round.
 		dev.want(400, "PUT", shop+"/providers/Applications.Core/extenders/y", strings.Replace(link, `"source":"/planes`, `"source":"/plane\u017f`, 1))
 	})
+	t.Run("D-46 parents are made by who may write them", func(t *testing.T) {
+		of := func(app string) string {
+			return `{"implicitParents":true,"properties":{"environment":"` + shop + env + `e","application":"` + app + `"}}`
+		}
+		const at = shop + "/providers/Applications.Core/extenders/p"
+		app := "/providers/Applications.Core/applications/planted"
+		dev.want(403, "PUT", at, of(bank+app), "properties.application", "role Contributor", "scope "+bank)
+		root.want(404, "GET", bank+app, "")
+		dev.want(201, "PUT", at, of(shop+app))
+		dev.want(200, "GET", shop+app, "")
+		root.want(200, "PUT", bank+app, `{"properties":{"environment":"`+bank+env+`e"}}`)
+		dev.want(201, "PUT", shop+"/providers/Applications.Core/extenders/q", of(bank+app)) // it is there: nothing is made
+	})
 	t.Run("D-46 owners are for controllers", func(t *testing.T) {
 		dev.want(403, "PUT", shop+store+"z", `{"owner":{"cluster":"east","namespace":"n","kind":"Recipe","name":"r","uid":"1"},`+secret[1:], "role Controller for cluster east")
 	})
@@ -215,6 +228,10 @@ func TestControllerOwners_D46(t *testing.T) {
 	settled(east, east.want(201, "PUT", at, body("east", "2", `,"replaces":"1"`))) // its own former object
 	west.want(403, "PUT", at, body("west", "9", `,"replaces":"2"`), "stands for another's")
 	west.want(409, "PUT", at, body("west", "9", "")) // the store tells of the first owner
+	west.want(409, "PUT", at, body("west", "2", "")) // a uid says nothing beyond its cluster
+	if a := east.want(200, "GET", at, ""); !strings.Contains(a.raw, `"cluster":"east"`) {
+		t.Errorf("east's resource stands for another's: %s", a.raw)
+	}
 	west.want(200, "GET", at, "")
 	east.want(404, "PATCH", shop+store+"none", `{"tags":{}}`)
 	west.want(403, "PATCH", at, `{"tags":{"a":"b"}}`, "stands for another's")
