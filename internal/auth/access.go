@@ -86,6 +86,9 @@ func wanted(r *arm.Request, canonical func(string) (string, bool)) want {
 			return want{Access: Access{Discover, plane}}
 		}
 		return want{Access: Access{Govern, plane}}
+	case at == 3 && is(at+1, "System.Resources") && is(at+2, "auditrecords"):
+		// What others did and were refused, over all groups.
+		return want{Access: Access{Govern, plane}}
 	case is(at+2, "locations") && (is(at+4, "operationstatuses") || is(at+4, "operationresults")):
 		scope, err := core.ParseID("/" + strings.Join(s[:at], "/"))
 		if err != nil {

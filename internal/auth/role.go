@@ -26,7 +26,7 @@ const (
 	Delete Verb = "delete"
 	// Govern changes what decides over others: role assignments, registered
 	// types, and the environments and recipe packs that say with whose rights
-	// recipes run.
+	// recipes run. It reads the audit log, too.
 	Govern Verb = "govern"
 	// Administer looks inside the process (profiles, metrics). Root only.
 	Administer Verb = "administer"

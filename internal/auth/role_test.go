@@ -174,6 +174,7 @@ func TestWanted_D46(t *testing.T) {
 		{"GET", plane + "/providers", Discover, plane}, {"GET", plane + "/providers/Applications.Core", Discover, plane},
 		{"GET", rp, Discover, plane}, {"PUT", rp + "/My.Types/manifest", Govern, plane}, {"DELETE", rp + "/My.Types", Govern, plane},
 		{"PUT", strings.ToUpper(rp) + "/My.Types/manifest", Govern, plane},
+		{"GET", plane + "/providers/System.Resources/auditRecords", Govern, plane}, {"GET", plane + "/providers/system.resources/AUDITRECORDS/x", Govern, plane},
 		{"GET", redis, Read, redis}, {"HEAD", redis, Read, redis}, {"PUT", redis, Write, redis}, {"PATCH", redis, Write, redis}, {"DELETE", redis, Delete, redis},
 		{"POST", redis + "/listSecrets", Secrets, redis}, {"POST", redis + "/LISTSECRETS", Secrets, redis}, {"POST", app + "/getGraph", Read, app}, {"POST", redis + "/restart", Write, redis},
 		{"GET", group + "/providers/Applications.Datastores/redisCaches", Discover, group},

@@ -18,6 +18,8 @@ import (
 	"github.com/radial-project/radial/internal/cli"
 	"github.com/radial-project/radial/internal/clustertest"
 	"github.com/radial-project/radial/internal/ocitest"
+	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/sqlite"
 )
 
 // TestMain makes this test program the command line itself when a script calls it.
@@ -68,6 +70,22 @@ func TestScripts(t *testing.T) {
 			"stopped": func(ts *testscript.TestScript, _ bool, _ []string) {
 				stop, _ := planes.Load(ts.Getenv("WORK"))
 				stop.(func())()
+			},
+			// audited DIR makes a store with three decisions in its audit log: of two hours, a minute and half a minute ago.
+			"audited": func(ts *testscript.TestScript, _ bool, args []string) {
+				dir := ts.MkAbs(args[0])
+				ts.Check(os.MkdirAll(dir, 0o700))
+				s, err := sqlite.Open(context.Background(), filepath.Join(dir, "radial.db"), sqlite.Options{})
+				ts.Check(err)
+				const groups = "/planes/radius/local/resourceGroups/"
+				now := time.Now()
+				ts.Check(s.AppendAudit(context.Background(), []store.AuditRecord{
+					{Time: now.Add(-2 * time.Hour), Principal: "user:ann", Action: "write", Target: groups + "old", Allowed: true, Reason: "root"},
+					{Time: now.Add(-time.Minute), Principal: "user:bob", Action: "delete", Target: groups + "other", Reason: "role Contributor is missing"},
+					{Time: now.Add(-time.Minute / 2), Principal: "user:ann", Action: "write Applications.Core/extenders", Allowed: true,
+						Target: groups + "g/providers/Applications.Core/extenders/x", Reason: "Contributor of user:ann"},
+				}))
+				ts.Check(s.Close())
 			},
 			// registry starts a registry and puts its address into $REGISTRY.
 			"registry": func(ts *testscript.TestScript, _ bool, _ []string) {

@@ -204,6 +204,7 @@ func (s *Server) addRoutes() {
 	add(registered+"/{namespace}/resourcetypes/{type}/apiversions/{version}", methods{"GET": ucp(s.getVersion), "PUT": ucp(s.putVersion), "DELETE": ucp(s.deleteVersion)})
 	add(plane+"/providers/System.Resources/keysets", methods{"GET": ucp(s.listKeysets)})
 	add(plane+"/providers/System.Resources/keysets/rotate", methods{"POST": ucp(s.rotateKeysets)})
+	add(plane+"/providers/System.Resources/auditrecords", methods{"GET": ucp(s.listAudit)})
 	add(plane+"/providers/{namespace}", methods{"GET": ucp(s.getSummary)})
 
 	const statuses = plane + "/providers/{namespace}/locations/{location}/operationstatuses"
