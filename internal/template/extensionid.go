@@ -217,7 +217,7 @@ func otherID(provider, typ string, config, body map[string]any) ExtensionID {
 		v   any
 	}{
 		{"properties.metadata.namespace", lookup(meta, "namespace")}, {KeyName, lookup(meta, "name")}, {"properties.namespace", lookup(body, "namespace")},
-		{"properties.name", lookup(body, "name")}, {"properties.id", lookup(body, "id")},
+		{"properties.name", lookup(body, "name")}, {"properties.uniqueName", lookup(body, "uniqueName")}, {"properties.id", lookup(body, "id")},
 	} {
 		if text, ok := c.v.(string); ok && text != "" {
 			id.Parts = append(id.Parts, IDPart{c.key, text})
@@ -299,6 +299,10 @@ func (p *Plan) identity(r *Resource, config, props map[string]any) (ExtensionID,
 	id, err := MakeExtensionID(r.Extension.Provider, r.Type, config, props, namespace)
 	if err != nil {
 		return id, r.Errorf("%s: %v", r.Symbol, err)
+	}
+	if !strings.EqualFold(id.Provider, "Kubernetes") && id.Parts[len(id.Parts)-1].Key == KeyType {
+		// Nothing in the body tells it from another of its type.
+		id.Parts = append(id.Parts, IDPart{"symbol", r.Symbol})
 	}
 	if written.Provider != "" && !written.Equal(id) {
 		return id, r.n.get("id").errorf("the id does not fit the resource: by its import and properties it is %s", id)

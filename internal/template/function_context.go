@@ -380,7 +380,7 @@ func typeAndNames(base string, args []any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	types := strings.Split(typ, "/")
+	types := strings.Split(strings.TrimSuffix(typ, "/"), "/")
 	if len(types) < 2 {
 		return nil, failf("the type has the form Namespace/type")
 	}

@@ -3,6 +3,7 @@ package template
 import (
 	"encoding/json"
 	"sort"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -22,6 +23,8 @@ type Parameter struct {
 type parameter struct {
 	name string
 	def  *node
+	// nullable: by its declaration, or by the type that it refers to.
+	nullable bool
 }
 
 func (p *parameter) typeName() string {
@@ -34,13 +37,13 @@ func (p *parameter) typeName() string {
 	return "any"
 }
 
+// secure reports whether the declaration itself is of a secure type; see also
+// Template.secureType.
 func (p *parameter) secure() bool { return strings.HasPrefix(strings.ToLower(p.typeName()), "secure") }
 
 func isTrue(n *node) bool { return n != nil && n.kind == kindBool && n.value == true }
 
-func (p *parameter) optional() bool {
-	return p.def.get("defaultValue") != nil || isTrue(p.def.get("nullable"))
-}
+func (p *parameter) optional() bool { return p.def.get("defaultValue") != nil || p.nullable }
 
 func (t *Template) readParameters(root *node) error {
 	ps := root.get("parameters")
@@ -61,6 +64,7 @@ func (t *Template) readParameters(root *node) error {
 		if err := t.checkType(m, 0); err != nil {
 			return err
 		}
+		p.nullable = isTrue(m.get("nullable")) || isTrue(t.resolveType(m).get("nullable"))
 		t.parameters = append(t.parameters, p)
 		t.paramIndex[strings.ToLower(m.key)] = p
 	}
@@ -75,7 +79,30 @@ func (t *Template) resolveType(def *node) *node {
 			return def
 		}
 		name, ok := strings.CutPrefix(ref.text, "#/definitions/")
-		if def = t.definitions.get(name); !ok || def == nil {
+		if !ok {
+			return nil
+		}
+		def = t.definitions.get(name)
+		if def == nil { // a pointer into a definition: #/definitions/x/properties/y
+			def = t.definitions
+			for part := range strings.SplitSeq(name, "/") {
+				part, ok := unescapeURI(part)
+				part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+				if !ok || def == nil {
+					return nil
+				}
+				if def.kind == kindArray {
+					i, err := strconv.Atoi(part)
+					if err != nil || i < 0 || i >= len(def.items) {
+						return nil
+					}
+					def = def.items[i]
+				} else {
+					def = def.get(part)
+				}
+			}
+		}
+		if def == nil {
 			return nil
 		}
 	}
@@ -95,8 +122,11 @@ func (t *Template) checkType(def *node, depth int) error {
 		return nil
 	}
 	typ := def.get("type")
-	if typ == nil || typ.kind != kindString {
-		return def.errorf("a type is missing")
+	if typ == nil {
+		return nil // anything
+	}
+	if err := typ.want("a type", kindString); err != nil {
+		return err
 	}
 	switch strings.ToLower(typ.text) {
 	case "string", "securestring", "int", "bool", "object", "secureobject", "array":
@@ -110,11 +140,22 @@ func (t *Template) checkType(def *node, depth int) error {
 			}
 		}
 	}
+	var inside []*node
 	if ps := def.get("properties"); ps != nil && ps.kind == kindObject {
-		for _, d := range ps.members {
-			if err := t.checkType(d, depth+1); err != nil {
-				return err
-			}
+		inside = append(inside, ps.members...)
+	}
+	if ps := def.get("prefixItems"); ps != nil && ps.kind == kindArray {
+		inside = append(inside, ps.items...)
+	}
+	if m := def.get("discriminator").get("mapping"); m != nil {
+		inside = append(inside, m.members...)
+	}
+	for _, d := range inside {
+		if d.kind != kindObject {
+			return d.errorf("a type must be an object, it is %s", d.kind)
+		}
+		if err := t.checkType(d, depth+1); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -289,12 +289,12 @@ func (p *Plan) readParameters(values map[string]any) error {
 			if err != nil {
 				return core.Errorf(core.CodeRecipeInvalid, "parameter %q: %w", q.name, err)
 			}
-			if v == nil && q.def.get("defaultValue") != nil && !isTrue(q.def.get("nullable")) {
+			if v == nil && q.def.get("defaultValue") != nil && !q.nullable {
 				break // null asks for the default
 			}
 			cell.state, cell.value, cell.given = cellDone, v, true
 		case q.def.get("defaultValue") != nil:
-		case isTrue(q.def.get("nullable")):
+		case q.nullable:
 			cell.state = cellDone
 		default:
 			return core.Errorf(core.CodeRecipeInvalid, "parameter %q (%s) has no value and the template has no default for it", q.name, q.typeName()).

@@ -464,7 +464,7 @@ func (t *Template) Parameters() []Parameter {
 	ps := make([]Parameter, len(t.parameters))
 	for i, p := range t.parameters {
 		raw, _ := json.Marshal(p.def.raw()) // made of parsed JSON: it has one
-		ps[i] = Parameter{Name: p.name, Type: p.typeName(), Required: !p.optional(), Secure: p.secure(), Definition: raw}
+		ps[i] = Parameter{Name: p.name, Type: p.typeName(), Required: !p.optional(), Secure: p.secure() || t.secureType(p.def), Definition: raw}
 	}
 	return ps
 }
