@@ -28,77 +28,70 @@ func waitingGroup(condition string) string {
 	return `(SELECT w.grp FROM operations w WHERE w.ended = 0 AND NOT w.parked AND w.lease_until <= $1` + condition + ` ORDER BY w.grp LIMIT 1)`
 }
 
-// leaseText leases up to $4 operations: it walks from group to group, from the
-// condition on, gives each its share, and takes exactly as many rows as it
-// leases, so that another worker that skips what is locked here loses nothing.
-// Row by row it answers operation, resource and inventory.
-func leaseText(from string) string {
-	return `WITH RECURSIVE groups AS (
-		` + waitingGroup(from) + `
-		UNION ALL SELECT ` + waitingGroup(` AND w.grp > g.grp`) + ` FROM groups g WHERE g.grp IS NOT NULL),
-	turn AS (SELECT grp, row_number() OVER () AS n, count(*) OVER () AS groups FROM (SELECT grp FROM groups WHERE grp IS NOT NULL LIMIT $4) served),
-	picked AS MATERIALIZED (SELECT t.n, p.seq FROM turn t CROSS JOIN LATERAL (
+// leaseText leases up to $4 operations: it walks from group to group, first
+// those after $5 and then the others, gives each its share, and takes exactly as
+// many rows as it leases, so that another worker that skips what is locked here
+// loses nothing. Row by row it answers operation, resource and inventory, the
+// group's turn and how many groups were served.
+var leaseText = `WITH RECURSIVE later AS (
+		` + waitingGroup(` AND w.grp > $5`) + `
+		UNION ALL SELECT ` + waitingGroup(` AND w.grp > g.grp`) + ` FROM later g WHERE g.grp IS NOT NULL),
+	sooner AS (
+		` + waitingGroup(` AND w.grp <= $5`) + `
+		UNION ALL SELECT ` + waitingGroup(` AND w.grp > g.grp AND w.grp <= $5`) + ` FROM sooner g WHERE g.grp IS NOT NULL),
+	turn AS (SELECT grp, row_number() OVER () AS n, count(*) OVER () AS groups FROM (
+		SELECT grp FROM later WHERE grp IS NOT NULL UNION ALL SELECT grp FROM sooner WHERE grp IS NOT NULL LIMIT $4) served),
+	picked AS MATERIALIZED (SELECT t.n, t.groups, p.seq FROM turn t CROSS JOIN LATERAL (
 		SELECT w.seq FROM operations w WHERE w.grp = t.grp AND w.ended = 0 AND NOT w.parked AND w.lease_until <= $1
 		ORDER BY w.created, w.seq LIMIT ($4 - t.n) / t.groups + 1 FOR UPDATE SKIP LOCKED) p),
 	leased AS (UPDATE operations o SET worker = $2, fence = fence + 1, lease_until = $3, attempts = attempts + 1,
-		started = CASE started WHEN 0 THEN $1 ELSE started END FROM picked WHERE o.seq = picked.seq RETURNING picked.n, o.*)
-	SELECT ` + rows.OperationColumns + `, ` + rows.ResourceColumns + `, ` + outputsOf + `
+		started = CASE started WHEN 0 THEN $1 ELSE started END FROM picked WHERE o.seq = picked.seq RETURNING picked.n, picked.groups, o.*)
+	SELECT ` + rows.OperationColumns + `, ` + rows.ResourceColumns + `, ` + outputsOf + `, o.n, o.groups
 	FROM leased o JOIN resources r ON r.key = o.resource_key ORDER BY o.n, o.created, o.seq`
-}
 
 // outputsOf aggregates the inventory of r as [rules.ParseOutputs] takes it.
 const outputsOf = `(SELECT coalesce(json_agg(json_build_array(u.id, u.local_id, u.state, u.managed, u.depends_on, u.handle) ORDER BY u.ordinal), '[]')::text
 	FROM outputs u WHERE u.resource_key = r.key)`
 
-var (
-	leaseFirst = leaseText(``)
-	leaseAfter = leaseText(` AND w.grp > $5`)
-)
-
 // Lease implements [store.Queue]. Groups come in turn over all calls of this
 // process: the group served last is remembered, so that a worker that takes one
 // operation at a time serves all groups as well (D-47). Each statement is a
 // transaction of its own, and what it leased is answered even if a later one
-// fails.
+// fails. One statement is enough unless a group has more than its share while
+// another had less.
 func (s *Store) Lease(ctx context.Context, l store.Lease) ([]store.Leased, error) {
 	var out []store.Leased
 	for len(out) < l.Max {
-		s.turn.Lock()
-		group, after := s.turn.group, s.turn.set
-		s.turn.Unlock()
-		args := []any{s.nanos(l.Now), l.Worker, rows.Column(l.Until), l.Max - len(out)}
-		var got []store.Leased
-		var err error
-		if after {
-			got, err = s.leaseSome(ctx, leaseAfter, append(args, group))
-		}
-		if err == nil && len(got) == 0 {
-			got, err = s.leaseSome(ctx, leaseFirst, args)
-		}
-		if err != nil {
-			if len(out) > 0 {
-				return out, nil
-			}
+		got, all, err := s.leaseSome(ctx, l, l.Max-len(out))
+		if err != nil && len(out) == 0 {
 			return nil, err
 		}
-		if len(got) == 0 {
+		out = append(out, got...)
+		if err != nil || all {
 			break
 		}
-		out = append(out, got...)
-		s.turn.Lock()
-		s.turn.group, s.turn.set = got[len(got)-1].Operation.Group, true
-		s.turn.Unlock()
 	}
 	return out, nil
 }
 
-func (s *Store) leaseSome(ctx context.Context, q string, args []any) ([]store.Leased, error) {
-	var out []store.Leased
-	err := s.single(ctx, q, args, func() { out = nil }, func(sc scan) error {
+// leaseSome leases up to most operations; all says that no group has more.
+func (s *Store) leaseSome(ctx context.Context, l store.Lease, most int) (out []store.Leased, all bool, err error) {
+	s.turn.Lock()
+	last := s.turn.group
+	s.turn.Unlock()
+	var groups int64
+	given := map[int64]int64{} // by the group's turn
+	forget := func() {
+		out, groups = nil, 0
+		clear(given)
+	}
+	args := []any{s.nanos(l.Now), l.Worker, rows.Column(l.Until), most, last}
+	err = s.single(ctx, leaseText, args, forget, func(sc scan) error {
 		var operation rows.Operation
 		var resource rows.Resource
 		var outputs string
-		if err := sc(append(append(operation.Columns(), resource.Columns()...), &outputs)...); err != nil {
+		var turn int64
+		if err := sc(append(append(operation.Columns(), resource.Columns()...), &outputs, &turn, &groups)...); err != nil {
 			return err
 		}
 		var l store.Leased
@@ -107,9 +100,20 @@ func (s *Store) leaseSome(ctx context.Context, q string, args []any) ([]store.Le
 		l.Resource, err2 = resource.Resource()
 		l.Outputs, err3 = rules.ParseOutputs(outputs)
 		out = append(out, l)
+		given[turn]++
 		return rows.First(err1, err2, err3)
 	})
-	return out, err
+	if err != nil || len(out) == 0 {
+		return nil, true, err
+	}
+	s.turn.Lock()
+	s.turn.group = out[len(out)-1].Operation.Group
+	s.turn.Unlock()
+	all = groups < int64(most)
+	for turn, n := range given {
+		all = all && n < (int64(most)-turn)/groups+1
+	}
+	return out, all, nil
 }
 
 // single runs one statement that is a transaction of its own and tells nobody.

@@ -72,7 +72,6 @@ type Store struct {
 	turn struct {
 		sync.Mutex
 		group string
-		set   bool
 	}
 
 	feed   *feed
