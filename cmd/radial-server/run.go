@@ -41,7 +41,7 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 	defer func() { err = errors.Join(err, operator.close()) }()
 
 	broker := feed.New()
-	opened, err := openStore(ctx, c.store, broker.Publish, operator.metrics)
+	opened, err := openStore(ctx, c.store, broker, operator.metrics)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/radial-project/radial/internal/feed"
 	"github.com/radial-project/radial/internal/store"
 	"github.com/radial-project/radial/internal/store/postgres"
 	"github.com/radial-project/radial/internal/store/sqlite"
@@ -24,17 +25,17 @@ func sqliteFile(url string) (string, bool) {
 	return url, true
 }
 
-// openStore opens the store that --store names.
-func openStore(ctx context.Context, url string, listener store.Listener, m *telemetry.Metrics) (store.Store, error) {
+// openStore opens the store that --store names; its changes go to the broker.
+func openStore(ctx context.Context, url string, broker *feed.Broker, m *telemetry.Metrics) (store.Store, error) {
 	if file, ok := sqliteFile(url); ok {
 		if file == "" {
 			return nil, fmt.Errorf("--store is %q: name the file, such as sqlite:radial.db", url)
 		}
-		return sqlite.Open(ctx, file, sqlite.Options{Listener: listener, Committed: m.Committed})
+		return sqlite.Open(ctx, file, sqlite.Options{Listener: broker.Publish, Committed: m.Committed})
 	}
 	scheme, _, _ := strings.Cut(url, ":")
 	if scheme == "postgres" || scheme == "postgresql" {
-		return postgres.Open(ctx, url, postgres.Options{Listener: listener})
+		return postgres.Open(ctx, url, postgres.Options{Listener: broker.Publish, Hint: broker.Hint})
 	}
 	return nil, fmt.Errorf("--store begins with %q: it must be a file, sqlite:FILE or postgres://…", scheme+"://")
 }

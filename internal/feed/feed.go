@@ -213,6 +213,30 @@ func ends(c store.Change) bool {
 	return c.Operation != "" && c.State != "" && c.State.Terminal()
 }
 
+// Hint wakes whoever waits for changes that are committed and will be published
+// in their turn: it has no place for readers of the feed, and spares a worker
+// and a waiting client the time until then.
+func (b *Broker) Hint(changes []store.Change) {
+	work := false
+	b.mu.Lock()
+	for _, c := range changes {
+		if c.Kind != store.ChangeState {
+			continue
+		}
+		work = work || c.Work
+		if ends(c) {
+			for ch := range b.waits[c.Operation] {
+				close(ch)
+			}
+			delete(b.waits, c.Operation)
+		}
+	}
+	b.mu.Unlock()
+	if work {
+		b.Signal()
+	}
+}
+
 // Work is signalled when an operation may be leased. It holds one signal
 // however many operations there are: who takes it leases until nothing is
 // left, or hands it on with [Broker.Signal] when it took all that it asked for.

@@ -276,3 +276,31 @@ func BenchmarkPublish(b *testing.B) {
 		br.Publish([]store.Change{{Seq: int64(i + 1), Operation: "op", State: core.StateAccepted, Work: true}})
 	}
 }
+
+// TestHint_D21 wakes a waiting client and a worker ahead of the feed, and leaves
+// the feed as it is.
+func TestHint_D21(t *testing.T) {
+	b := New()
+	b.Publish([]store.Change{{Seq: 7}})
+	reader := b.Subscribe(7)
+	ended, stop := b.Operation("op")
+	defer stop()
+	b.Hint([]store.Change{{Operation: "op", State: core.StateUpdating}, {Kind: store.ChangeCancel, Operation: "op", State: core.StateCanceled}})
+	select {
+	case <-ended:
+		t.Fatal("a change that ends nothing ended the wait")
+	case <-b.Work():
+		t.Fatal("a change without work signals it")
+	default:
+	}
+	change := store.Change{Operation: "op", State: core.StateSucceeded, Work: true}
+	b.Hint([]store.Change{change})
+	<-ended
+	<-b.Work()
+	change.Seq = 8
+	b.Publish([]store.Change{change})
+	got, err := reader.Next(t.Context())
+	if err != nil || got.Reset || len(got.Changes) != 1 || got.Changes[0].Seq != 8 {
+		t.Errorf("the reader got %+v (%v), want the published change alone", got, err)
+	}
+}

@@ -49,6 +49,10 @@ type Options struct {
 	// Listener is told of every commit of every process, on a goroutine of
 	// the store's: it must not block.
 	Listener store.Listener
+	// Hint, when not nil, is told of the commits of this process alone, at once
+	// and from any goroutine, before they have a place in the feed (Seq is 0):
+	// it may wake those who wait, and the Listener is told again in order.
+	Hint store.Listener
 	// Clock stands in where a call gives no time; nil is time.Now.
 	Clock func() time.Time
 	// Sweep is how often the change feed is read without being told, nil is a
@@ -75,6 +79,7 @@ type Store struct {
 	}
 
 	feed   *feed
+	hint   store.Listener
 	closed atomic.Bool
 	// calls counts writes under way, for Close.
 	calls sync.WaitGroup
@@ -117,7 +122,7 @@ func Open(ctx context.Context, dsn string, o Options) (_ *Store, err error) {
 		"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"} {
 		config.ConnConfig.RuntimeParams[name] = value
 	}
-	s := &Store{clock: o.Clock, etagPrefix: etagPrefix(),
+	s := &Store{clock: o.Clock, etagPrefix: etagPrefix(), hint: o.Hint,
 		where: fmt.Sprintf("PostgreSQL at %s:%d, database %s", config.ConnConfig.Host, config.ConnConfig.Port, config.ConnConfig.Database)}
 	if err := s.migrate(ctx, config.ConnConfig); err != nil {
 		return nil, err

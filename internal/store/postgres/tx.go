@@ -92,6 +92,9 @@ func (s *Store) attempt(ctx context.Context, fn func(*tx) error) (err error, com
 	}
 	if len(t.changes) > 0 {
 		s.feed.committed()
+		if s.hint != nil {
+			s.hint(t.changes)
+		}
 	}
 	return nil, true
 }

@@ -70,7 +70,7 @@ func Start(ctx context.Context, c Config, wrap func(store.Store) store.Store) (_
 		log = slog.Default()
 	}
 	broker := feed.New()
-	kept, err := Open(ctx, c.Store, broker.Publish)
+	kept, err := open(ctx, c.Store, broker.Publish, broker.Hint)
 	if err != nil {
 		return nil, err
 	}

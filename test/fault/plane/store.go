@@ -17,8 +17,12 @@ func Postgres(location string) bool {
 
 // Open opens the store at a location: a PostgreSQL database or a SQLite file.
 func Open(ctx context.Context, location string, listener store.Listener) (store.Store, error) {
+	return open(ctx, location, listener, nil)
+}
+
+func open(ctx context.Context, location string, listener, hint store.Listener) (store.Store, error) {
 	if Postgres(location) {
-		return postgres.Open(ctx, location, postgres.Options{Listener: listener})
+		return postgres.Open(ctx, location, postgres.Options{Listener: listener, Hint: hint})
 	}
 	return sqlite.Open(ctx, location, sqlite.Options{Listener: listener})
 }
