@@ -73,6 +73,25 @@ func (c *Client) Send(ctx context.Context, method, path, body string, header ...
 	return r, nil
 }
 
+// Size makes a request and counts the bytes of its answer, without looking at
+// them.
+func (c *Client) Size(ctx context.Context, method, path, body string) (int64, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.Base+path, strings.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	resp, err := c.HTTP.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	n, err := io.Copy(io.Discard, resp.Body)
+	if err == nil && resp.StatusCode >= 300 {
+		err = fmt.Errorf("%s %s: status %d", method, path, resp.StatusCode)
+	}
+	return n, err
+}
+
 // Await holds until an operation has ended, and returns its last answer.
 func (c *Client) Await(ctx context.Context, operation string) (Reply, error) {
 	for {
