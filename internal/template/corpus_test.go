@@ -279,7 +279,7 @@ var (
 		"diagnosticLogsAndMetrics": corpusAudit, "azureDefender": corpusScans, "firewallRules": []any{}, "databases": []any{}, "passwordFromKeyVault": map[string]any{"subscriptionId": "s", "resourceGroupName": "g", "name": "v", "secretName": "n"},
 		"azureActiveDirectoryAdministrator": map[string]any{"name": "n", "objectId": "o", "tenantId": "t"}, "tags": map[string]any{}}
 	corpusSQL = map[string]any{"sqlDatabase": map[string]any{"name": "db", "skuName": "GP", "tier": "g", "status": "Online", "tags": map[string]any{}, "collation": "c", "dataMaxSize": 1, "hybridBenefit": false, "readReplicas": 0,
-		"minimumCores": 1, "autoPauseDelay": 0, "zoneRedundant": false, "shortTermBackupRetention": 7, "longTermBackup": map[string]any{"enabled": false}, "longTermBackupRetention": map[string]any{"enabled": false}, "azureDefender": corpusScans, "diagnosticLogsAndMetrics": corpusAudit, "auditActionsAndGroups": []any{}}}
+		"minimumCores": 1, "autoPauseDelay": 0, "zoneRedundant": false, "shortTermBackupRetention": 7, "longTermBackup": map[string]any{"enabled": false}, "dataEncryption": "Enabled", "azureDefender": corpusScans, "diagnosticLogsAndMetrics": corpusAudit, "auditActionsAndGroups": []any{}}}
 )
 
 // differences are the files of the corpora that do not expand, each with a

@@ -490,7 +490,7 @@ func TestFunctions_S41_upstream_literals(t *testing.T) {
 	}
 	for _, row := range rows {
 		// Arrays are new[] { … } and new object[] { … }, Array.Empty<string>().
-		s := regexp.MustCompile(`new (object)?\[\] \{`).ReplaceAllString(row[1], "new JArray {")
+		s := regexp.MustCompile(`new ?(object)?\[\] \{`).ReplaceAllString(row[1], "new JArray {")
 		s = strings.ReplaceAll(s, "Array.Empty<string>()", "new JArray { }")
 		s = regexp.MustCompile(`^null,`).ReplaceAllString(s, "JValue.CreateNull(),")
 		p := &sharp{text: s}

@@ -178,10 +178,14 @@ func (x *Extension) Scope(config map[string]any) (*Scope, error) {
 		if !ok {
 			return nil, x.configErrorf("scope", "the scope of the import %q must be an object with type, it is of type %s", x.Alias, typeName(given))
 		}
-		if err := x.readScope(s, m, read); err != nil {
+		fault := x.readScope(s, m, read)
+		if err == nil {
+			err = fault
+		}
+		if err != nil {
 			return nil, err
 		}
-		return s, err
+		return s, nil
 	}
 	switch kind := read(config, "clusterType", "clusterType"); {
 	case strings.EqualFold(kind, "Managed"):

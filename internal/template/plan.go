@@ -449,6 +449,9 @@ func (p *Plan) add(e *evaluator, n *node, suffix string, outer *Resource) error 
 		if outer != nil {
 			p.register(outer.Symbol+"::"+r.Symbol, r)
 		}
+		if r.ResourceID != "" {
+			p.register(r.ResourceID, r)
+		}
 	} else {
 		r.Symbol = r.Type + "/" + r.Name
 		if r.Name != "" {
