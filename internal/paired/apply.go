@@ -219,8 +219,8 @@ func (r *Runner) poll(ctx context.Context, m *Memory, retryOn string) (running b
 			m.AppliedHash, m.LiveHash = op.Hash, ""
 		}
 		return false, nil
-	case !done && core.IsCode(err, core.CodeBadRequest):
-		m.Operation = nil // the token is none
+	case !done && unusable(err):
+		m.Operation = nil // the token is none, or nobody's to use: the resource is asked
 		return false, nil
 	case !done:
 		return false, err
@@ -240,6 +240,16 @@ func (r *Runner) poll(ctx context.Context, m *Memory, retryOn string) (running b
 		m.AppliedHash, m.LiveHash, m.Failure = op.Hash, "", nil
 	}
 	return false, nil
+}
+
+// unusable reports whether the server refuses to speak of an operation, today
+// and at every later time.
+func unusable(err error) bool {
+	switch core.CodeOf(err) {
+	case core.CodeBadRequest, core.CodeForbidden, core.CodeMethodNotAllowed, core.CodeInvalidAPIVersion, core.CodeInvalidResourceType:
+		return true
+	}
+	return false
 }
 
 // successor returns the uid to replace when the owner is verified gone.

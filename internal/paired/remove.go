@@ -3,6 +3,7 @@ package paired
 import (
 	"context"
 
+	"github.com/radial-project/radial/internal/client"
 	"github.com/radial-project/radial/internal/core"
 )
 
@@ -53,7 +54,7 @@ func (r *Runner) drop(ctx context.Context, targets []Former, ownerUID string, m 
 			m.forget(target) // a forged or broken memory names nothing
 			continue
 		}
-		a, err := r.API.Delete(ctx, id, t.APIVersion, ownerUID)
+		a, err := r.delete(ctx, id, t.APIVersion, ownerUID)
 		switch core.CodeOf(err) {
 		case "":
 		case core.CodeNotFound, core.CodeNameConflict, core.CodeInvalidResourceType:
@@ -79,6 +80,23 @@ func (r *Runner) drop(ctx context.Context, targets []Former, ownerUID string, m 
 	}
 	m.Failure = nil
 	return Outcome{State: Done}, nil
+}
+
+// delete asks for a deletion, in the version that the type has today where it
+// has lost the one that is remembered: the id names the resource in any.
+func (r *Runner) delete(ctx context.Context, id core.ID, apiVersion, ownerUID string) (*client.Answer, error) {
+	a, err := r.API.Delete(ctx, id, apiVersion, ownerUID)
+	types, ok := r.API.(interface {
+		Type(ctx context.Context, resourceType string) (client.Type, error)
+	})
+	if !ok || !core.IsCode(err, core.CodeInvalidAPIVersion) {
+		return a, err
+	}
+	now, terr := types.Type(ctx, id.Type())
+	if terr != nil || now.APIVersion == apiVersion {
+		return a, err
+	}
+	return r.API.Delete(ctx, id, now.APIVersion, ownerUID)
 }
 
 // forget drops an id that needs no deletion any more.

@@ -217,6 +217,44 @@ func TestApply_K29_VanishedOperation(t *testing.T) {
 	b.missing(b.goal.ID)
 }
 
+// TestRemove_K29_Refused: what a memory holds beyond what the server serves
+// never blocks a deletion.
+func TestRemove_K29_Refused(t *testing.T) {
+	b := setup(t)
+	b.applied()
+	if b.mem.APIVersion != b.goal.APIVersion {
+		t.Fatalf("the memory says version %q", b.mem.APIVersion)
+	}
+	b.mem.APIVersion = "1999-01-01" // its type has lost that version since
+	b.mem.Previous = []paired.Former{{ID: core.GroupID("default-demo").Resource("Applications.Datastores/redisCaches", "before").String(), APIVersion: "1999-01-01"}}
+	out := b.settle(func() (paired.Outcome, error) {
+		return b.runner.Remove(t.Context(), b.goal.ID, b.mem.APIVersion, b.goal.Body.Owner.UID, &b.mem)
+	})
+	if out.State != paired.Done {
+		t.Fatalf("K-29: a version that is gone blocks deletion: %+v", out)
+	}
+	b.missing(b.goal.ID)
+
+	for _, status := range []int{http.StatusForbidden, http.StatusMethodNotAllowed} {
+		b.plane.Refuse(nil)
+		b.mem = paired.Memory{}
+		b.apply()
+		b.plane.Refuse(func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.Contains(strings.ToLower(r.URL.Path), "operationstatuses") {
+				return false
+			}
+			w.WriteHeader(status)
+			return true
+		})
+		if _, err := b.runner.Remove(t.Context(), b.goal.ID, b.goal.APIVersion, b.goal.Body.Owner.UID, &b.mem); err != nil {
+			t.Errorf("K-29: an operation that nobody may ask after (%d) blocks deletion: %v", status, err)
+		}
+		b.plane.Refuse(nil)
+		b.mem.Operation = nil
+		b.removed()
+	}
+}
+
 func TestApply_K29_LostAnswer(t *testing.T) {
 	b := setup(t)
 	b.plane.Lose(func(r *http.Request) bool { return r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/db") })
