@@ -106,7 +106,7 @@ func (s *Server) putProvider(w http.ResponseWriter, r *arm.Request) error {
 
 func (s *Server) deleteProvider(w http.ResponseWriter, r *arm.Request) error {
 	if cascades(r) {
-		if m, ok, err := s.registered(r.Context(), r.Vars["namespace"]); err != nil || ok {
+		if m, stored, err := s.registered(r.Context(), r.Vars["namespace"]); err != nil || stored != nil {
 			if err != nil {
 				return err
 			}
@@ -289,8 +289,8 @@ func (s *Server) deleteType(w http.ResponseWriter, r *arm.Request) error {
 // registeredTarget is the registered type or API version that a request names,
 // nil when there is none.
 func (s *Server) registeredTarget(r *arm.Request) (*target, error) {
-	m, ok, err := s.registered(r.Context(), r.Vars["namespace"])
-	if err != nil || !ok {
+	m, stored, err := s.registered(r.Context(), r.Vars["namespace"])
+	if err != nil || stored == nil {
 		return nil, err
 	}
 	name, t, err := findType(m, r.Vars["type"])

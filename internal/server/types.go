@@ -93,36 +93,54 @@ func (s *Server) loadTypes(ctx context.Context) error {
 }
 
 // registered returns the stored manifest of a namespace in any case, as a copy
-// that may be edited; false when there is none.
-func (s *Server) registered(ctx context.Context, namespace string) (*manifest.Manifest, bool, error) {
+// that may be edited, and as it is stored; nil when there is none.
+func (s *Server) registered(ctx context.Context, namespace string) (*manifest.Manifest, json.RawMessage, error) {
 	stored, err := s.o.Store.Manifests(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	for name, raw := range stored {
 		if strings.EqualFold(name, namespace) {
 			m, err := manifest.Parse(raw)
-			return m, true, err
+			return m, raw, err
 		}
 	}
-	return nil, false, nil
+	return nil, nil, nil
 }
+
+// maxEdits bounds how often an edit is made again that another server's came
+// before. Of several at once one always gets through.
+const maxEdits = 100
 
 // edit changes the manifest of a namespace as one atomic write: it is checked
 // whole, and whatever is refused changes nothing (D-5). change gets a copy, nil
-// where there is none, and returns what shall be, nil to remove it.
+// where there is none, and returns what shall be, nil to remove it. It is called
+// again when another server has changed the manifest meanwhile, so that the edits
+// of both are there.
 //
 // What stored resources have cannot be taken away (D-6), and a schema that one of
 // them does not fit is refused unless forced (D-5).
 func (s *Server) edit(ctx context.Context, namespace string, force bool, change func(*manifest.Manifest) (*manifest.Manifest, error)) error {
 	s.registering.Lock()
 	defer s.registering.Unlock()
-	old, exists, err := s.registered(ctx, namespace)
+	for n := 1; ; n++ {
+		err := s.editOnce(ctx, namespace, force, change)
+		if !core.IsCode(err, store.Changed) {
+			return err
+		}
+		if n == maxEdits || ctx.Err() != nil {
+			return core.Errorf(core.CodeConflict, "the resource provider %s is being changed by others all the time: repeat the request", namespace).WithTarget(namespace)
+		}
+	}
+}
+
+func (s *Server) editOnce(ctx context.Context, namespace string, force bool, change func(*manifest.Manifest) (*manifest.Manifest, error)) error {
+	old, stored, err := s.registered(ctx, namespace)
 	if err != nil {
 		return err
 	}
 	var base *manifest.Manifest
-	if exists {
+	if stored != nil {
 		namespace = old.Namespace
 		if base, err = copyManifest(old); err != nil {
 			return err
@@ -149,38 +167,45 @@ func (s *Server) edit(ctx context.Context, namespace string, force bool, change 
 			return err
 		}
 	}
-	if err := s.replaceManifest(ctx, namespace, next, exists); err != nil {
+	now, err := s.replaceManifest(ctx, namespace, next, stored)
+	if err != nil {
 		return err
 	}
-	// A resource that was made between the check and now keeps its type.
+	// A resource that was made between the check and now keeps its type, unless
+	// another server has changed the manifest once more: then that one checks.
 	if err := s.checkRemoved(ctx, old, next); err != nil {
-		return errors.Join(err, s.replaceManifest(ctx, namespace, old, true))
+		_, undone := s.replaceManifest(ctx, namespace, old, now)
+		if core.IsCode(undone, store.Changed) {
+			return err
+		}
+		return errors.Join(err, undone)
 	}
 	return nil
 }
 
-// replaceManifest stores and registers next in the place of what is there; nil
-// removes that.
-func (s *Server) replaceManifest(ctx context.Context, namespace string, next *manifest.Manifest, exists bool) error {
+// replaceManifest stores and registers next in the place of what is stored; nil
+// removes that. It returns what is stored then.
+func (s *Server) replaceManifest(ctx context.Context, namespace string, next *manifest.Manifest, stored json.RawMessage) (json.RawMessage, error) {
 	switch {
 	case next != nil:
 		raw, err := json.Marshal(next)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := s.o.Store.PutManifest(ctx, namespace, raw); err != nil {
-			return err
+		if err := s.o.Store.PutManifest(ctx, namespace, raw, stored); err != nil {
+			return nil, err
 		}
 		s.typesRaw[strings.ToLower(namespace)] = string(raw)
 		s.types.Set(next)
-	case exists:
-		if err := s.o.Store.DeleteManifest(ctx, namespace); err != nil {
-			return err
+		return raw, nil
+	case stored != nil:
+		if err := s.o.Store.DeleteManifest(ctx, namespace, stored); err != nil {
+			return nil, err
 		}
 		delete(s.typesRaw, strings.ToLower(namespace))
 		s.types.Remove(namespace)
 	}
-	return nil
+	return nil, nil
 }
 
 // copyManifest checks a manifest whole and returns a copy.

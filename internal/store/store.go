@@ -309,10 +309,13 @@ type Ending struct {
 
 // Registry keeps what is neither resource nor operation.
 type Registry interface {
-	// PutManifest stores the manifest of one namespace, whole.
-	PutManifest(ctx context.Context, namespace string, manifest json.RawMessage) error
-	// DeleteManifest removes it. NotFound if there is none.
-	DeleteManifest(ctx context.Context, namespace string) error
+	// PutManifest stores the manifest of one namespace, whole. Expect is the
+	// manifest that the caller computed from, byte for byte, nil when it saw
+	// none. When another one is stored meanwhile, the error matches [Changed]:
+	// read again and retry.
+	PutManifest(ctx context.Context, namespace string, manifest, expect json.RawMessage) error
+	// DeleteManifest removes the manifest that the caller saw, likewise.
+	DeleteManifest(ctx context.Context, namespace string, expect json.RawMessage) error
 	// Manifests returns all stored manifests by namespace.
 	Manifests(ctx context.Context) (map[string]json.RawMessage, error)
 	// Keyset returns the primary version of the data keyset, wrapped; when

@@ -5,30 +5,35 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rules"
 )
 
 // PutManifest implements [store.Registry]. Namespaces compare without case.
-func (s *Store) PutManifest(ctx context.Context, namespace string, manifest json.RawMessage) error {
-	return s.write(ctx, func(t *tx) error {
-		t.exec(nil, `INSERT INTO manifests (namespace_key, namespace, manifest) VALUES ($1, $2, $3)
-			ON CONFLICT (namespace_key) DO UPDATE SET manifest = excluded.manifest`, strings.ToLower(namespace), namespace, string(manifest))
-		t.changed(store.Change{Kind: store.ChangeManifests, ID: store.ProviderID(namespace)})
-		return nil
-	})
+func (s *Store) PutManifest(ctx context.Context, namespace string, manifest, expect json.RawMessage) error {
+	key := strings.ToLower(namespace)
+	if expect == nil {
+		return s.changeManifest(ctx, namespace, `INSERT INTO manifests (namespace_key, namespace, manifest) VALUES ($1, $2, $3)
+			ON CONFLICT (namespace_key) DO NOTHING`, key, namespace, string(manifest))
+	}
+	return s.changeManifest(ctx, namespace, `UPDATE manifests SET manifest = $2 WHERE namespace_key = $1 AND manifest = $3`, key, string(manifest), string(expect))
 }
 
 // DeleteManifest implements [store.Registry].
-func (s *Store) DeleteManifest(ctx context.Context, namespace string) error {
+func (s *Store) DeleteManifest(ctx context.Context, namespace string, expect json.RawMessage) error {
+	return s.changeManifest(ctx, namespace, `DELETE FROM manifests WHERE namespace_key = $1 AND manifest = $2`, strings.ToLower(namespace), string(expect))
+}
+
+// changeManifest runs a statement that touches the manifest as it was read.
+func (s *Store) changeManifest(ctx context.Context, namespace, q string, args ...any) error {
 	return s.write(ctx, func(t *tx) error {
 		var n int64
-		t.exec(&n, `DELETE FROM manifests WHERE namespace_key = $1`, strings.ToLower(namespace))
+		t.exec(&n, q, args...)
 		if err := t.flush(); err != nil {
 			return err
 		}
 		if n == 0 {
-			return core.Errorf(core.CodeNotFound, "The resource provider %s was not found.", namespace).WithTarget(namespace)
+			return rules.ManifestChanged(namespace)
 		}
 		t.changed(store.Change{Kind: store.ChangeManifests, ID: store.ProviderID(namespace)})
 		return nil

@@ -14,6 +14,11 @@ func ChangedError(id core.ID) *core.Error {
 	return core.Errorf(store.Changed, "%s has changed since it was read: read it again and retry", id).WithTarget(id.String())
 }
 
+// ManifestChanged says that the manifest of a namespace is not as it was read.
+func ManifestChanged(namespace string) *core.Error {
+	return core.Errorf(store.Changed, "The resource provider %s has changed since it was read: read it again and retry.", namespace).WithTarget(namespace)
+}
+
 // NotFound says that a resource does not exist.
 func NotFound(id core.ID) *core.Error {
 	return core.Errorf(core.CodeNotFound, "The resource %s was not found.", id).WithTarget(id.String())

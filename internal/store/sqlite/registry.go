@@ -4,26 +4,29 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/rules"
 )
 
 // PutManifest implements [store.Registry]. Namespaces compare without case.
-func (s *Store) PutManifest(ctx context.Context, namespace string, manifest json.RawMessage) error {
-	return s.writer.do(ctx, func(t *tx) error {
-		_, err := t.exec(`INSERT INTO manifests (namespace, manifest) VALUES (?, ?)
-			ON CONFLICT (namespace) DO UPDATE SET manifest = excluded.manifest`, namespace, string(manifest))
-		t.changed(store.Change{Kind: store.ChangeManifests, ID: store.ProviderID(namespace)})
-		return err
-	})
+func (s *Store) PutManifest(ctx context.Context, namespace string, manifest, expect json.RawMessage) error {
+	if expect == nil {
+		return s.changeManifest(ctx, namespace, `INSERT INTO manifests (namespace, manifest) VALUES (?, ?) ON CONFLICT (namespace) DO NOTHING`, namespace, string(manifest))
+	}
+	return s.changeManifest(ctx, namespace, `UPDATE manifests SET manifest = ? WHERE namespace = ? AND manifest = ?`, string(manifest), namespace, string(expect))
 }
 
 // DeleteManifest implements [store.Registry].
-func (s *Store) DeleteManifest(ctx context.Context, namespace string) error {
+func (s *Store) DeleteManifest(ctx context.Context, namespace string, expect json.RawMessage) error {
+	return s.changeManifest(ctx, namespace, `DELETE FROM manifests WHERE namespace = ? AND manifest = ?`, namespace, string(expect))
+}
+
+// changeManifest runs a statement that touches the manifest as it was read.
+func (s *Store) changeManifest(ctx context.Context, namespace, q string, args ...any) error {
 	return s.writer.do(ctx, func(t *tx) error {
-		n, err := t.exec(`DELETE FROM manifests WHERE namespace = ?`, namespace)
+		n, err := t.exec(q, args...)
 		if err == nil && n == 0 {
-			return core.Errorf(core.CodeNotFound, "The resource provider %s was not found.", namespace).WithTarget(namespace)
+			return rules.ManifestChanged(namespace)
 		}
 		t.changed(store.Change{Kind: store.ChangeManifests, ID: store.ProviderID(namespace)})
 		return err

@@ -75,7 +75,7 @@ func CrashSteps() []CrashStep {
 			return err
 		}},
 		{"manifest", func(ctx context.Context, s store.Store) error {
-			return s.PutManifest(ctx, "Contoso", json.RawMessage(`{"big":"`+strings.Repeat("x", 20_000)+`"}`))
+			return s.PutManifest(ctx, "Contoso", json.RawMessage(`{"big":"`+strings.Repeat("x", 20_000)+`"}`), nil)
 		}},
 		{"keyset", func(ctx context.Context, s store.Store) error {
 			_, err := s.Keyset(ctx, []byte("keyset"))
@@ -146,7 +146,9 @@ func CrashSteps() []CrashStep {
 			_, err := s.Sweep(ctx, store.Sweep{Operations: epoch.Add(time.Hour), Limit: 100})
 			return err
 		}},
-		{"delete the manifest", func(ctx context.Context, s store.Store) error { return s.DeleteManifest(ctx, "Contoso") }},
+		{"delete the manifest", func(ctx context.Context, s store.Store) error {
+			return s.DeleteManifest(ctx, "Contoso", json.RawMessage(`{"big":"`+strings.Repeat("x", 20_000)+`"}`))
+		}},
 	}
 }
 

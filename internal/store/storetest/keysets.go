@@ -204,8 +204,8 @@ var keysetCases = map[string]func(*fixture){
 		two := f.keyset("two")
 		f.wantCode(f.promote(two), "", "promote")
 		f.wantCode(f.DisableKeyset(f.ctx, 1, f.now), "", "disable")
-		f.wantCode(f.PutManifest(f.ctx, "A", json.RawMessage(`{}`)), "", "manifest")
-		f.wantCode(f.DeleteManifest(f.ctx, "A"), "", "manifest")
+		f.wantCode(f.PutManifest(f.ctx, "A", json.RawMessage(`{}`), nil), "", "manifest")
+		f.wantCode(f.DeleteManifest(f.ctx, "A", json.RawMessage(`{}`)), "", "manifest")
 		f.sync(&r)
 		f.same(4, len(r.of(store.ChangeKeysets)), "changes of keysets")
 		for _, c := range r.of(store.ChangeManifests) {

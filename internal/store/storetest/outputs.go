@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
@@ -70,14 +71,44 @@ var outputCases = map[string]func(*fixture){
 var registryCases = map[string]func(*fixture){
 	"manifests are kept whole, by namespace without case": func(f *fixture) {
 		f.start(nil)
-		f.wantCode(f.PutManifest(f.ctx, "Contoso.App", json.RawMessage(`{"v":1}`)), "", "put")
-		f.wantCode(f.PutManifest(f.ctx, "Fabrikam", json.RawMessage(`{}`)), "", "put")
-		f.wantCode(f.PutManifest(f.ctx, "contoso.app", json.RawMessage(`{"v":2}`)), "", "replace")
+		one, two := json.RawMessage(`{"v":1}`), json.RawMessage(`{"v":2}`)
+		f.wantCode(f.PutManifest(f.ctx, "Contoso.App", one, nil), "", "put")
+		f.wantCode(f.PutManifest(f.ctx, "Fabrikam", json.RawMessage(`{}`), nil), "", "put")
+		f.wantCode(f.PutManifest(f.ctx, "contoso.app", two, one), "", "replace")
+		for what, err := range map[string]error{
+			"put where one was made meanwhile": f.PutManifest(f.ctx, "CONTOSO.APP", one, nil),
+			"replace what was replaced":        f.PutManifest(f.ctx, "Contoso.App", json.RawMessage(`{"v":3}`), one),
+			"replace what was removed":         f.PutManifest(f.ctx, "Gone", one, one),
+			"delete what was replaced":         f.DeleteManifest(f.ctx, "Contoso.App", one),
+		} {
+			f.wantCode(err, store.Changed, what)
+		}
 		got, err := f.Manifests(f.ctx)
 		f.wantCode(err, "", "manifests")
 		f.same(map[string]jsonRaw{"Contoso.App": jsonRaw(`{"v":2}`), "Fabrikam": jsonRaw(`{}`)}, got, "manifests")
-		f.wantCode(f.DeleteManifest(f.ctx, "CONTOSO.APP"), "", "delete")
-		f.wantSays(f.wantCode(f.DeleteManifest(f.ctx, "Contoso.App"), core.CodeNotFound, "delete again"), "Contoso.App")
+		f.wantCode(f.DeleteManifest(f.ctx, "CONTOSO.APP", two), "", "delete")
+		f.wantSays(f.wantCode(f.DeleteManifest(f.ctx, "Contoso.App", two), store.Changed, "delete again"), "Contoso.App")
+	},
+	"of edits of one manifest at once none is lost": func(f *fixture) {
+		f.start(nil)
+		const edits = 6
+		for _, err := range atOnce(edits, func(int) error {
+			for {
+				all, err := f.Manifests(f.ctx)
+				if err != nil {
+					return err
+				}
+				old := all["Contoso"]
+				if err = f.PutManifest(f.ctx, "Contoso", json.RawMessage(`"`+strings.Trim(string(old), `"`)+`x"`), old); !core.IsCode(err, store.Changed) {
+					return err
+				}
+			}
+		}) {
+			f.wantCode(err, "", "edit")
+		}
+		got, err := f.Manifests(f.ctx)
+		f.wantCode(err, "", "manifests")
+		f.same(`"`+strings.Repeat("x", edits)+`"`, string(got["Contoso"]), "manifest")
 	},
 	"the first keyset stays": func(f *fixture) {
 		f.start(nil)
