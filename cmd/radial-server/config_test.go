@@ -35,7 +35,8 @@ func TestConfiguration_D2(t *testing.T) {
 		"a value that cannot work":         {"developerMode: true\nworkerServer: {maxOperationConcurrency: 0}", nil, "--max-operation-concurrency is 0"},
 		"an unknown variable":              {"developerMode: true", []string{"RADIAL_LISTNE=x"}, "RADIAL_LISTNE is no setting: did you mean RADIAL_LISTEN?"},
 		"neither half":                     {"developerMode: true\napi: false\nworkers: false", nil, "--api=false and --workers=false"},
-		"a store of another kind":          {"developerMode: true\nlisten: 127.0.0.1:0\nstore: mysql://user:needle@db/radial\nkeyFile: " + filepath.Join(t.TempDir(), "k"), nil, `--store begins with "mysql://"`},
+		"a store without a name":           {"developerMode: true\nlisten: 127.0.0.1:0\nstore: \"sqlite:\"\nkeyFile: " + filepath.Join(t.TempDir(), "k"), nil, `--store: the store "sqlite:" names no file`},
+		"a store of another kind":          {"developerMode: true\nlisten: 127.0.0.1:0\nstore: mysql://user:needle@db/radial\nkeyFile: " + filepath.Join(t.TempDir(), "k"), nil, `--store: the store begins with "mysql://"`},
 		"no key for a store that is away":  {"developerMode: true\nstore: postgres://user:needle@db/radial", nil, "--key-file is missing"},
 		"a file that is not there at all ": {"", []string{"RADIAL_CONFIG=/nowhere/at/all.yaml"}, "/nowhere/at/all.yaml"},
 	} {

@@ -17,6 +17,7 @@ import (
 	"github.com/radial-project/radial/internal/dynamic"
 	"github.com/radial-project/radial/internal/operation"
 	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/address"
 )
 
 // options are what flags, environment and configuration file say.
@@ -25,6 +26,7 @@ type options struct {
 	developerMode bool
 	listen        string
 	store         string
+	keptAt        address.Address // what store names
 	key           keyOptions
 	kubeconfig    string
 	cluster       string
@@ -147,10 +149,12 @@ func (c *options) check() error {
 	if err := c.front.Check(c.listen, c.developerMode, c.hasCluster()); err != nil {
 		return err
 	}
-	if c.store == "" {
-		return fmt.Errorf("--store is empty: name the file that keeps everything")
+	at, err := address.Parse(c.store)
+	if err != nil {
+		return fmt.Errorf("--store: %w", err)
 	}
-	if err := c.key.check(c.store); err != nil {
+	c.keptAt = at
+	if err := c.key.check(at); err != nil {
 		return err
 	}
 	if !c.api && !c.workers {

@@ -13,6 +13,7 @@ import (
 	"github.com/radial-project/radial/internal/seal"
 	"github.com/radial-project/radial/internal/seal/keysource"
 	"github.com/radial-project/radial/internal/server"
+	"github.com/radial-project/radial/internal/store/address"
 )
 
 // keyOptions say where the key lies that wraps the data keysets, and how those
@@ -35,7 +36,7 @@ func (k *keyOptions) add(f *pflag.FlagSet) {
 	f.IntVar(&k.rate, "keyset-rate", seal.DefaultRate, "how many resources a second are sealed again in a `rotation`")
 }
 
-func (k *keyOptions) check(store string) error {
+func (k *keyOptions) check(kept address.Address) error {
 	switch {
 	case k.uri != "" && k.file != "":
 		return fmt.Errorf("--key and --key-file are both set: the key is in one place")
@@ -49,11 +50,10 @@ func (k *keyOptions) check(store string) error {
 		return fmt.Errorf("--keyset-rate is %d: it must be at least 1", k.rate)
 	}
 	if k.uri == "" && k.file == "" {
-		file, ok := sqliteFile(store)
-		if !ok {
+		if kept.File == "" {
 			return fmt.Errorf("--key-file is missing: with a store that is not a file, say where the key that protects stored secrets lies (--key-file, or --key)")
 		}
-		k.file = file + ".key"
+		k.file = kept.File + ".key"
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/radial-project/radial/internal/observe"
 	"github.com/radial-project/radial/internal/seal"
 	"github.com/radial-project/radial/internal/server"
+	"github.com/radial-project/radial/internal/store/address"
 	"github.com/radial-project/radial/internal/telemetry"
 )
 
@@ -41,7 +42,7 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 	defer func() { err = errors.Join(err, operator.close()) }()
 
 	broker := feed.New()
-	opened, err := openStore(ctx, c.store, broker, operator.metrics)
+	opened, err := c.keptAt.Open(ctx, address.Options{Listener: broker.Publish, Hint: broker.Hint, Committed: operator.metrics.Committed})
 	if err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 		}
 		defer os.Remove(c.readyFile)
 	}
-	log.Info("radial-server answers", "url", url, "version", core.Version, "store", shownStore(c.store), "api", c.api, "workers", c.workers, "cluster", c.cluster)
+	log.Info("radial-server answers", "url", url, "version", core.Version, "store", c.keptAt.String(), "api", c.api, "workers", c.workers, "cluster", c.cluster)
 
 	select {
 	case err := <-served:

@@ -49,7 +49,7 @@ func openExisting(ctx context.Context, a address.Address) (store.Store, error) {
 			return nil, core.Errorf(core.CodeNotFound, "there is no store at %s", a.File)
 		}
 	}
-	return a.Open(ctx)
+	return a.Open(ctx, address.Options{})
 }
 
 func (s *session) serverBackup() *cobra.Command {
@@ -165,7 +165,7 @@ clusters. Operations that were under way when the backup was made are taken up a
 					}()
 				}
 			}
-			to, err := a.Open(c.Context())
+			to, err := a.Open(c.Context(), address.Options{})
 			if err != nil {
 				return err
 			}

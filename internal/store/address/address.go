@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/radial-project/radial/internal/store"
 	"github.com/radial-project/radial/internal/store/postgres"
@@ -52,11 +53,21 @@ func (a Address) String() string {
 	return scheme + "://" + rest
 }
 
+// Options of an open store, all of which may be missing.
+type Options struct {
+	// Listener is told of changes.
+	Listener store.Listener
+	// Hint is [postgres.Options.Hint]; SQLite does not call it.
+	Hint func([]store.Change)
+	// Committed is [sqlite.Options.Committed]; PostgreSQL does not call it.
+	Committed func(writes int, took time.Duration)
+}
+
 // Open opens the store. SQLite's file is made when it is missing, and an older
 // schema is brought forward.
-func (a Address) Open(ctx context.Context) (store.Store, error) {
+func (a Address) Open(ctx context.Context, o Options) (store.Store, error) {
 	if a.URL != "" {
-		return postgres.Open(ctx, a.URL, postgres.Options{})
+		return postgres.Open(ctx, a.URL, postgres.Options{Listener: o.Listener, Hint: o.Hint})
 	}
-	return sqlite.Open(ctx, a.File, sqlite.Options{})
+	return sqlite.Open(ctx, a.File, sqlite.Options{Listener: o.Listener, Committed: o.Committed})
 }
