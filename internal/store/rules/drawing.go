@@ -13,21 +13,10 @@ import (
 // Drawing puts a [store.Graph] together from rows, nodes before what belongs to
 // them. It holds little for each, since there may be very many.
 type Drawing struct {
-	nodes []drawnNode
-	edges []drawnEdge
+	g     store.Graph
+	keys  []string         // of the nodes
 	at    map[string]int32 // nodes by key
 	words map[string]string
-}
-
-type drawnNode struct {
-	key string
-	store.Node
-}
-
-// drawnEdge has in key where it leads until that is known as a node.
-type drawnEdge struct {
-	key string
-	store.GraphEdge
 }
 
 // NewDrawing returns an empty one.
@@ -43,42 +32,48 @@ func (d *Drawing) word(s string) string {
 	return w
 }
 
-// Has reports whether a resource is a node.
-func (d *Drawing) Has(key string) bool {
-	_, ok := d.at[key]
-	return ok
+// Len is how many nodes there are.
+func (d *Drawing) Len() int { return len(d.keys) }
+
+// At is the place of a node until the graph is made, -1 where there is none.
+func (d *Drawing) At(key string) int {
+	if at, ok := d.at[key]; ok {
+		return int(at)
+	}
+	return -1
 }
 
 // Node adds a resource, once.
 func (d *Drawing) Node(key, id, state string, properties json.RawMessage) {
-	if d.Has(key) {
+	if d.At(key) >= 0 {
 		return
 	}
-	d.at[key] = int32(len(d.nodes))
-	d.nodes = append(d.nodes, drawnNode{key, store.Node{ID: id, State: core.State(d.word(state)), Properties: properties}})
+	d.at[key] = int32(len(d.keys))
+	d.keys = append(d.keys, key)
+	d.g.Nodes = append(d.g.Nodes, store.Node{ID: id, State: core.State(d.word(state)), Properties: properties})
 }
 
 // Edge adds an edge that leaves a node.
 func (d *Drawing) Edge(from, to, toID, kind, name string) {
-	e := drawnEdge{to, store.GraphEdge{From: d.at[from], To: -1, ToID: toID, Kind: core.EdgeKind(d.word(kind)), Name: name}}
-	if at, ok := d.at[to]; ok {
-		e.key, e.To, e.ToID = "", at, ""
+	e := store.GraphEdge{From: d.at[from], To: int32(d.At(to)), Kind: core.EdgeKind(d.word(kind)), Name: d.word(name)}
+	if e.To < 0 {
+		e.ToID = toID
 	}
-	d.edges = append(d.edges, e)
+	d.g.Edges = append(d.g.Edges, e)
 }
 
 // Output adds an output of a node, in the order planned.
 func (d *Drawing) Output(key, id string) {
-	n := &d.nodes[d.at[key]]
+	n := &d.g.Nodes[d.at[key]]
 	n.Outputs = append(n.Outputs, id)
 }
 
 // Beyond are the keys to which edges lead that are no nodes yet.
 func (d *Drawing) Beyond() []string {
 	var keys []string
-	for _, e := range d.edges {
+	for _, e := range d.g.Edges {
 		if e.To < 0 {
-			keys = append(keys, e.key)
+			keys = append(keys, strings.ToLower(e.ToID))
 		}
 	}
 	slices.Sort(keys)
@@ -87,44 +82,54 @@ func (d *Drawing) Beyond() []string {
 
 // Graph is what was drawn, in its order. It ends the drawing.
 func (d *Drawing) Graph() store.Graph {
-	for i, e := range d.edges {
-		if at, ok := d.at[e.key]; ok && e.To < 0 {
-			d.edges[i].key, d.edges[i].To, d.edges[i].ToID = "", at, ""
-		}
-	}
-	byKey := func(a, b drawnNode) int { return cmp.Compare(a.key, b.key) }
-	if !slices.IsSortedFunc(d.nodes, byKey) {
-		slices.SortFunc(d.nodes, byKey)
-		place := make([]int32, len(d.nodes)) // from where it was to where it is
-		for i, n := range d.nodes {
-			place[d.at[n.key]] = int32(i)
-		}
-		for i := range d.edges {
-			e := &d.edges[i]
-			e.From = place[e.From]
-			if e.To >= 0 {
-				e.To = place[e.To]
+	for i := range d.g.Edges {
+		if e := &d.g.Edges[i]; e.To < 0 {
+			if at := d.At(strings.ToLower(e.ToID)); at >= 0 {
+				e.To, e.ToID = int32(at), ""
 			}
 		}
 	}
-	leads := func(e drawnEdge) string {
+	if !slices.IsSorted(d.keys) {
+		d.sortNodes()
+	}
+	leads := func(e store.GraphEdge) string {
 		if e.To >= 0 {
-			return d.nodes[e.To].key
+			return d.keys[e.To]
 		}
-		return e.key
+		return strings.ToLower(e.ToID)
 	}
-	byEnds := func(a, b drawnEdge) int {
-		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(leads(a), leads(b)), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	byEnds := func(a, b store.GraphEdge) int {
+		if a.From != b.From {
+			return cmp.Compare(a.From, b.From)
+		}
+		return cmp.Or(cmp.Compare(leads(a), leads(b)), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	}
-	if !slices.IsSortedFunc(d.edges, byEnds) {
-		slices.SortFunc(d.edges, byEnds)
+	if !slices.IsSortedFunc(d.g.Edges, byEnds) {
+		slices.SortFunc(d.g.Edges, byEnds)
 	}
-	g := store.Graph{Nodes: make([]store.Node, len(d.nodes)), Edges: make([]store.GraphEdge, len(d.edges))}
-	for i, n := range d.nodes {
-		g.Nodes[i] = n.Node
+	if d.g.Edges == nil {
+		d.g.Edges = []store.GraphEdge{}
 	}
-	for i, e := range d.edges {
-		g.Edges[i] = e.GraphEdge
+	return d.g
+}
+
+// sortNodes brings the nodes into the order of their keys, and the edges along.
+func (d *Drawing) sortNodes() {
+	order := make([]int32, len(d.keys)) // where what is at a place was
+	for i := range order {
+		order[i] = int32(i)
 	}
-	return g
+	slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(d.keys[a], d.keys[b]) })
+	nodes, keys, place := make([]store.Node, len(order)), make([]string, len(order)), make([]int32, len(order))
+	for i, was := range order {
+		nodes[i], keys[i], place[was] = d.g.Nodes[was], d.keys[was], int32(i)
+	}
+	d.g.Nodes, d.keys = nodes, keys
+	for i := range d.g.Edges {
+		e := &d.g.Edges[i]
+		e.From = place[e.From]
+		if e.To >= 0 {
+			e.To = place[e.To]
+		}
+	}
 }

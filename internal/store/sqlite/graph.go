@@ -81,17 +81,14 @@ func (s *Store) draw(ctx context.Context, tx *sql.Tx, d *rules.Drawing, part fun
 		}
 		return s.fault("read", eachRow(ctx, tx.StmtContext(ctx, st), args, each))
 	}
-	added := map[string]bool{}
+	first := d.Len()
 	err := read(part(graphResource, ``), func(sc scan) error {
 		var key, id, state string
 		var properties sql.NullString
 		if err := sc(&key, &id, &state, &properties); err != nil {
 			return err
 		}
-		if !d.Has(key) {
-			d.Node(key, id, state, rows.RawJSON(properties))
-			added[key] = true
-		}
+		d.Node(key, id, state, rows.RawJSON(properties))
 		return nil
 	})
 	if err != nil {
@@ -99,7 +96,7 @@ func (s *Store) draw(ctx context.Context, tx *sql.Tx, d *rules.Drawing, part fun
 	}
 	var from, to, toID, kind, name string // not kept, but for what the drawing keeps
 	err = read(part(graphEdge, joinEdges), func(sc scan) error {
-		if err := sc(&from, &to, &toID, &kind, &name); err != nil || !added[from] {
+		if err := sc(&from, &to, &toID, &kind, &name); err != nil || d.At(from) < first {
 			return err
 		}
 		d.Edge(from, to, toID, kind, name)
@@ -125,7 +122,7 @@ func (s *Store) draw(ctx context.Context, tx *sql.Tx, d *rules.Drawing, part fun
 	err = read(part(graphOutput, joinOutputs), func(sc scan) error {
 		var of string
 		var o output
-		if err := sc(&of, &o.ordinal, &o.id); err != nil || !added[of] {
+		if err := sc(&of, &o.ordinal, &o.id); err != nil || d.At(of) < first {
 			return err
 		}
 		if of != key {
