@@ -15,8 +15,8 @@ import (
 	"github.com/radial-project/radial/internal/paired"
 )
 
-// unreachable is how long a deletion waits for a server that does not answer
-// before a tombstone takes its place (K-29).
+// unreachable is how long a deletion waits for a server that does not answer, or
+// refuses it, before a tombstone takes its place (K-29).
 const unreachable = 10 * time.Second
 
 // letGo ends the pairing of a Deployment that is being deleted. Its finalizer
@@ -53,16 +53,7 @@ func (r *Reconciler) unpair(ctx context.Context, d *appsv1.Deployment, s *sessio
 	r.track(client.ObjectKeyFromObject(d), s, ref, nil)
 	switch {
 	case err != nil:
-		pause := r.backoff(s)
-		if left := unreachable - r.now().Sub(since); left > 0 {
-			return min(pause, left), false, nil
-		}
-		if err := r.bury(ctx, d, pairs(s.mem, id)); err != nil {
-			return 0, false, err
-		}
-		r.eventf(d, corev1.EventTypeWarning, ReasonTombstone,
-			"the Radial server cannot be reached; its container resource will be deleted when it is back")
-		return 0, true, nil
+		return r.postpone(ctx, d, s, id, since, r.backoff(s), "the Radial server cannot be reached; its container resource will be deleted when it is back")
 	case out.State == paired.Done, s.mem.Operation != nil && s.mem.Operation.OperationKind == paired.DELETE:
 		s.down, s.attempts = time.Time{}, 0
 		// Accepted; what else it was paired with follows without the object.
@@ -70,8 +61,23 @@ func (r *Reconciler) unpair(ctx context.Context, d *appsv1.Deployment, s *sessio
 	case out.State == paired.Failed:
 		r.tell(d, s, Status{Phrase: PhraseFailed, Conditions: []metav1.Condition{{
 			Type: ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonContainerFailed, Message: shorten(out.Err.Message)}}})
+		return r.postpone(ctx, d, s, id, since, out.RetryAfter, "the Radial server refuses to delete its container resource; that is tried again without it")
 	}
 	return out.RetryAfter, false, nil
+}
+
+// postpone lets a deletion that is not accepted wait until its time is over, and
+// then leaves it to a tombstone: nothing that holds the server up holds the
+// object, or its namespace, for longer.
+func (r *Reconciler) postpone(ctx context.Context, d *appsv1.Deployment, s *session, id core.ID, since time.Time, pause time.Duration, why string) (time.Duration, bool, error) {
+	if left := unreachable - r.now().Sub(since); left > 0 {
+		return min(pause, left), false, nil
+	}
+	if err := r.bury(ctx, d, pairs(s.mem, id)); err != nil {
+		return 0, false, err
+	}
+	r.eventf(d, corev1.EventTypeWarning, ReasonTombstone, "%s", why)
+	return 0, true, nil
 }
 
 // remaining are the ids that are still to be deleted when one deletion is accepted.

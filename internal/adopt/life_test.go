@@ -208,6 +208,32 @@ func TestRemoval_K29_unreachable(t *testing.T) {
 	s.awaitGone(t, &stones.Items[0], &corev1.ConfigMapList{}, limit)
 }
 
+// TestRemoval_K29_refused: a server that refuses a deletion holds an object no
+// longer than one that does not answer.
+func TestRemoval_K29_refused(t *testing.T) {
+	s := start(t)
+	d := s.deployment(set(AnnotationEnabled, "true"))
+	s.create(t, d)
+	d = s.awaitReady(t, d)
+	s.server.Refuse(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodDelete {
+			return false
+		}
+		w.WriteHeader(http.StatusForbidden)
+		return true
+	})
+	begun := time.Now()
+	if err := s.user.Delete(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitGone(t, d, &appsv1.DeploymentList{}, 25*time.Second)
+	if took := time.Since(begun); took < 8*time.Second {
+		t.Errorf("gone after %s: the server was not given its ten seconds", took)
+	}
+	s.server.Refuse(nil)
+	s.awaitNoResource(t, containerID(s.group(), "web"), containerVersion)
+}
+
 // TestServerDown_K23: with the server away a rollout is held and nothing
 // breaks; it goes on when the server is back.
 func TestServerDown_K23(t *testing.T) {
