@@ -26,7 +26,7 @@ type exprError struct {
 func (e *exprError) Error() string { return e.msg }
 
 func exprErrorf(off int, format string, args ...any) error {
-	return &exprError{off: off, msg: fmt.Sprintf(format, args...)}
+	return &exprError{off, fmt.Sprintf(format, args...), withheld(format, args)}
 }
 
 // locate gives a fault of an expression the place of the node that holds it.

@@ -27,6 +27,24 @@ type evaluator struct {
 	// before the deployment, and evaluation goes on without it.
 	unknown *[]string
 	depth   int
+	// caller is the call of the user's function, outer the evaluator that made
+	// it: what a function was given may be secret.
+	caller *call
+	outer  *evaluator
+}
+
+// tainted reports whether a node uses secure values, its own or those that the
+// user's function around it was called with.
+func (e *evaluator) tainted(n *node) bool {
+	if e.p.tainted(n) {
+		return true
+	}
+	for x := e; x.caller != nil; x = x.outer {
+		if e.p.taintedExpr(x.caller, map[any]bool{}) {
+			return true
+		}
+	}
+	return false
 }
 
 type place uint8
@@ -258,7 +276,7 @@ func (e *evaluator) settled(err error) error {
 // expression uses secure parameters.
 func (e *evaluator) locate(n *node, err error) error {
 	var x *exprError
-	if errors.As(err, &x) && x.safe != "" && e.p.tainted(n) {
+	if errors.As(err, &x) && x.safe != "" && e.tainted(n) {
 		return n.locate(&exprError{off: x.off, msg: x.safe})
 	}
 	return n.locate(err)
@@ -298,6 +316,11 @@ func (e *evaluator) expr(x expression) (any, error) {
 		base, err := e.expr(x.base)
 		if err != nil {
 			return nil, err
+		}
+		if o, ok := base.(*Object); ok && o.Len() > 64 {
+			if err := e.step(o.Len() / 64); err != nil { // a name may be looked for without case
+				return nil, err
+			}
 		}
 		return member(base, x.name, x.off)
 	case *element:
@@ -400,7 +423,7 @@ func (e *evaluator) callUser(c *call) (any, error) {
 		}
 		args.Set(p.name, v)
 	}
-	inner := &evaluator{p: e.p, args: args, in: inFunction, depth: e.depth}
+	inner := &evaluator{p: e.p, args: args, in: inFunction, depth: e.depth, caller: c, outer: e}
 	return inner.node(c.user.output, "")
 }
 

@@ -25,13 +25,30 @@ type functionError struct{ msg, safe string }
 func (e *functionError) Error() string { return e.msg }
 
 func failf(format string, args ...any) error {
-	return &functionError{msg: fmt.Sprintf(format, args...)}
+	return &functionError{fmt.Sprintf(format, args...), withheld(format, args)}
 }
 
-// failQuoting is failf of a message that quotes values; safe is what is said
-// where they may be secret.
+// failQuoting is failf with words of its own for where values may be secret.
 func failQuoting(safe, format string, args ...any) error {
 	return &functionError{fmt.Sprintf(format, args...), safe}
+}
+
+// withheld is a message without the texts that it quotes; "" when it quotes
+// none. Which of them came from a secure value is not tracked: in an expression
+// that uses one, all are left out.
+func withheld(format string, args []any) string {
+	quotes := false
+	kept := make([]any, len(args))
+	for i, a := range args {
+		if _, ok := a.(string); ok {
+			quotes, a = true, "…"
+		}
+		kept[i] = a
+	}
+	if !quotes {
+		return ""
+	}
+	return fmt.Sprintf(format, kept...)
 }
 
 var builtins = sync.OnceValue(func() map[string]*function {
@@ -116,5 +133,5 @@ func argObject(args []any, i int) (*Object, error) {
 }
 
 func wrongType(args []any, i int, want string) error {
-	return failf("argument %d must be %s, it is of type %s", i+1, want, typeName(args[i]))
+	return &functionError{msg: fmt.Sprintf("argument %d must be %s, it is of type %s", i+1, want, typeName(args[i]))}
 }

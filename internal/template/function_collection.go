@@ -175,6 +175,34 @@ func collectionFunctions() []function {
 	}
 }
 
+// weight is about how much work comparing or searching a value is: the bytes of
+// text, eight for each element. Counting stops at a million.
+func weight(v any) int {
+	n := 0
+	var add func(v any)
+	add = func(v any) {
+		if n > 1_000_000 {
+			return
+		}
+		switch v := v.(type) {
+		case string:
+			n += len(v)
+		case []any:
+			n += 8 * len(v)
+			for _, m := range v {
+				add(m)
+			}
+		case *Object:
+			n += 16 * len(v.keys)
+			for _, m := range v.values {
+				add(m)
+			}
+		}
+	}
+	add(v)
+	return n
+}
+
 // sortedKeys orders names without case, and lower case first where only the
 // case differs: 123, abc, ABC, def, DEF.
 func sortedKeys(o *Object) []string {
@@ -189,7 +217,10 @@ func sortedKeys(o *Object) []string {
 	return keys
 }
 
-func contains(_ *evaluator, args []any) (any, error) {
+func contains(e *evaluator, args []any) (any, error) {
+	if err := e.step(weight(args[0]) / 16); err != nil {
+		return nil, err
+	}
 	switch v := args[0].(type) {
 	case string:
 		switch args[1].(type) {
@@ -198,8 +229,8 @@ func contains(_ *evaluator, args []any) (any, error) {
 		}
 		return nil, wrongType(args, 1, "a string")
 	case []any:
-		for _, e := range v {
-			if equal(e, args[1]) {
+		for _, m := range v {
+			if equal(m, args[1]) {
 				return true, nil
 			}
 		}
@@ -256,7 +287,10 @@ func slice(bounds func(n, k int) (int, int)) func(*evaluator, []any) (any, error
 
 // search finds text in text without case, or an equal item in an array.
 func search(fromStart bool) func(*evaluator, []any) (any, error) {
-	return func(_ *evaluator, args []any) (any, error) {
+	return func(e *evaluator, args []any) (any, error) {
+		if err := e.step(weight(args[0]) / 16); err != nil {
+			return nil, err
+		}
 		switch v := args[0].(type) {
 		case string:
 			s, err := argString(args, 1)
@@ -305,7 +339,7 @@ func distinct(e *evaluator, a []any) ([]any, error) {
 	out := []any{}
 next:
 	for _, v := range a {
-		if err := e.step(1 + len(out)); err != nil {
+		if err := e.step(1 + len(out)*(1+weight(v)/16)); err != nil {
 			return nil, err
 		}
 		for _, w := range out {
@@ -391,7 +425,7 @@ func intersection(e *evaluator, args []any) (any, error) {
 		}
 		both := []any{}
 		for _, v := range out {
-			if err := e.step(1 + len(other)); err != nil {
+			if err := e.step(1 + len(other)*(1+weight(v)/16)); err != nil {
 				return nil, err
 			}
 			for _, w := range other {

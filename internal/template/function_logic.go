@@ -57,7 +57,9 @@ func logicFunctions() []function {
 			}
 			return nil, nil
 		}},
-		{name: "equals", min: 2, max: 2, eval: func(_ *evaluator, args []any) (any, error) { return equal(args[0], args[1]), nil }},
+		{name: "equals", min: 2, max: 2, eval: func(e *evaluator, args []any) (any, error) {
+			return equal(args[0], args[1]), e.step(weight(args[0]) / 16)
+		}},
 		{name: "less", min: 2, max: 2, eval: ordering(func(c int) bool { return c < 0 })},
 		{name: "lessOrEquals", min: 2, max: 2, eval: ordering(func(c int) bool { return c <= 0 })},
 		{name: "greater", min: 2, max: 2, eval: ordering(func(c int) bool { return c > 0 })},

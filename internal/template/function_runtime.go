@@ -176,15 +176,18 @@ func (e *evaluator) arguments(c *call) ([]any, error) {
 }
 
 func (e *evaluator) mayRead(c *call) error {
+	why := ""
 	switch e.in {
 	case inDefault:
-		return failf("the default of a parameter may not use %s", c.name)
+		why = "the default of a parameter may not use " + c.name
 	case inVariable:
-		return failf("a variable may not use %s: use it in a resource or an output", c.name)
+		why = "a variable may not use " + c.name + ": use it in a resource or an output"
 	case inFunction:
-		return failf("a function may not use %s: pass the value as an argument", c.name)
+		why = "a function may not use " + c.name + ": pass the value as an argument"
+	default:
+		return nil
 	}
-	return nil
+	return &functionError{msg: why}
 }
 
 // target finds the resource that the first argument names: one of the plan, or

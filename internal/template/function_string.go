@@ -9,7 +9,10 @@ import (
 
 func stringFunctions() []function {
 	return []function{
-		{name: "string", min: 1, max: 1, eval: func(_ *evaluator, args []any) (any, error) { return toText(args[0]), nil }},
+		{name: "string", min: 1, max: 1, eval: func(e *evaluator, args []any) (any, error) {
+			s := toText(args[0])
+			return s, e.charge(len(s))
+		}},
 		{name: "concat", min: 1, max: -1, eval: concat},
 		{name: "format", min: 1, max: -1, eval: format},
 		{name: "toLower", min: 1, max: 1, eval: onString(strings.ToLower)},
@@ -34,9 +37,13 @@ func stringFunctions() []function {
 }
 
 func onString(op func(string) string) func(*evaluator, []any) (any, error) {
-	return func(_ *evaluator, args []any) (any, error) {
+	return func(e *evaluator, args []any) (any, error) {
 		s, err := argString(args, 0)
-		return op(s), err
+		if err != nil {
+			return nil, err
+		}
+		out := op(s)
+		return out, e.charge(len(out))
 	}
 }
 

@@ -326,9 +326,12 @@ func plan(text string) error {
 func FuzzTemplate(f *testing.F) {
 	f.Add(symbolic(`"resources":{"a":{"import":"k","type":"t@v1","properties":{"x":"[format('{0}', 1)]"}}}`))
 	f.Add(`{"contentVersion":"1","resources":[],"outputs":{"o":{"type":"string","value":"[concat('a', string(1))]"}}}`)
+	f.Add(nestedTemplate("inner", `,"parameters":{"name":{"value":"[parameters('name')]"}}`, `{"contentVersion":"1","parameters":{"name":{"type":"string"}},"resources":[],"outputs":{"x":{"type":"string","value":"y"}}}`))
+	f.Add(nestedTemplate("outer", "", `{"contentVersion":"1","resources":[{"copy":{"name":"l","count":2},"type":"A.B/c","apiVersion":"1","name":"[string(copyIndex())]"}]}`))
+	f.Add(fmt.Sprintf(deletion, "", "", `{"import":"k8s","id":"/planes/Kubernetes/type/x/properties.metadata.name/y"}`))
 	f.Fuzz(func(t *testing.T, text string) {
 		tpl, err := ParseWith([]byte(text), Limits{TextBytes: 1 << 16, Nodes: 5000, Depth: 50, ExpressionLength: 1000, Parameters: 20,
-			Variables: 20, Resources: 50, Outputs: 20, CopyCount: 50, Steps: 20_000, Bytes: 1 << 20})
+			ResourceBytes: 1 << 15, Nested: 3, DeploymentName: 64, Variables: 20, Resources: 50, Outputs: 20, CopyCount: 50, Steps: 20_000, Bytes: 1 << 20})
 		if err != nil {
 			return
 		}
@@ -339,7 +342,55 @@ func FuzzTemplate(f *testing.F) {
 		for _, r := range p.Resources {
 			_, _, _ = p.Known(r)
 			_, _ = p.Properties(r, live{})
+			if r.Extension != nil {
+				if id, known, err := p.ExtensionID(r, nil); known && err == nil {
+					if back, err := ParseExtensionID(id.String()); err != nil || !back.Equal(id) {
+						t.Fatalf("%s is read back as %s, %v", id, back, err)
+					}
+				}
+			}
+			if r.Deployment {
+				if n, err := p.Nested(r, nil); err == nil {
+					for _, r := range n.Resources {
+						_, _, _ = n.KnownBody(r)
+					}
+				}
+			}
 		}
 		_, _ = p.Outputs(live{})
+	})
+}
+
+// FuzzExpression: whatever the text, parsing ends, with an expression or an
+// error that has a place inside it.
+func FuzzExpression(f *testing.F) {
+	for _, s := range []string{"[a('b', 1)[2].c]", "[x.y('it''s')]", "[-1]", "[a(]", "[['x']", "[a('\xff')]"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, is := isExpression(text); !is {
+			return
+		}
+		_, err := parseExpression(text, DefaultLimits())
+		var x *exprError
+		if err != nil && (!errors.As(err, &x) || x.off < 0 || x.off > len(text)) {
+			t.Fatalf("%q: %#v", text, err)
+		}
+	})
+}
+
+// FuzzParameters: whatever the text, reading a parameters file ends.
+func FuzzParameters(f *testing.F) {
+	f.Add(`{"parameters":{"a":{"value":"[x]"},"b":{"expression":"[concat('a',externalInputs('i'))]"}},"externalInputDefinitions":{"i":{"kind":"k"}}}`)
+	f.Add(`{"a":{"reference":{"keyVault":{"id":"v"},"secretName":"s"}}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		file, err := ParseParameters([]byte(text))
+		if err != nil {
+			return
+		}
+		_, _, _ = file.Values(ParameterSources{
+			Secret: func(SecretReference) (string, error) { return "s", nil },
+			Input:  func(string, InputDefinition) (any, error) { return "i", nil },
+		})
 	})
 }

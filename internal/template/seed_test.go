@@ -241,13 +241,13 @@ func TestScope_faults(t *testing.T) {
 		return `{"contentVersion":"1","languageVersion":"2.0","parameters":{"kc":{"type":"securestring","defaultValue":"KUBECONFIG"}},"imports":{"k":{"provider":"Kubernetes","config":` + config + `}},"resources":{}}`
 	}
 	for config, want := range map[string]string{
-		`{"scope":{"type":"AzureResourceManager"}}`:                      `has no id (a string)`,
-		`{"scope":{"type":"AzureResourceManager","id":3}}`:               `must be a string, it is of type int`,
-		`{"scope":{"type":"AzureResourceManager","id":"c1"}}`:            `must start with /`,
-		`{"scope":{"type":"Moon","id":"/x"}}`:                            `has the type "Moon": it is one of AzureResourceManager, UserOwned and Radial`,
-		`{"scope":{"type":"Radial","id":"/x","extra":1}}`:                `has a property "extra"`,
-		`{"scope":"x"}`:                                                  `must be an object with type`,
-		`{"clusterType":"Managed"}`:                                      `no managedClusterId`,
+		`{"scope":{"type":"AzureResourceManager"}}`:           `has no id (a string)`,
+		`{"scope":{"type":"AzureResourceManager","id":3}}`:    `must be a string, it is of type int`,
+		`{"scope":{"type":"AzureResourceManager","id":"c1"}}`: `must start with /`,
+		`{"scope":{"type":"Moon","id":"/x"}}`:                 `has the type "Moon": it is one of AzureResourceManager, UserOwned and Radial`,
+		`{"scope":{"type":"Radial","id":"/x","extra":1}}`:     `has a property "extra"`,
+		`{"scope":"x"}`:             `must be an object with type`,
+		`{"clusterType":"Managed"}`: `no managedClusterId`,
 		`{"scope":{"type":"Radial","id":"/x"},"credentialType":"Guest"}`: `is Admin or User`,
 	} {
 		if _, err := planOf(t, imp(config), Options{}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "imports.k") {

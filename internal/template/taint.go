@@ -51,20 +51,21 @@ func (p *Plan) taintedIn(n *node, seen map[any]bool) bool {
 		}
 	}
 	for _, x := range []expression{n.expr, n.keyExpr} {
-		if x == nil {
-			continue
-		}
-		found := false
-		_ = walk(x, func(x expression) error {
-			c, ok := x.(*call)
-			found = found || ok && p.taintedCall(c, seen)
-			return nil
-		})
-		if found {
+		if x != nil && p.taintedExpr(x, seen) {
 			return true
 		}
 	}
 	return false
+}
+
+func (p *Plan) taintedExpr(x expression, seen map[any]bool) bool {
+	found := false
+	_ = walk(x, func(x expression) error {
+		c, ok := x.(*call)
+		found = found || ok && p.taintedCall(c, seen)
+		return nil
+	})
+	return found
 }
 
 func (p *Plan) taintedCall(c *call, seen map[any]bool) bool {
