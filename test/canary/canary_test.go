@@ -29,6 +29,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/radial-project/radial/installation"
+	"github.com/radial-project/radial/internal/store"
+	"github.com/radial-project/radial/internal/store/sqlite"
 )
 
 // The secrets. All begin alike, so that one search finds any of them.
@@ -202,6 +204,14 @@ func TestCanary_D24(t *testing.T) {
 		if !strings.Contains(list.raw, "[secret]") {
 			t.Errorf("the error quoted nothing, so this proves nothing: %s", list.raw)
 		}
+		// It is done again with what is stored, and fails again.
+		again := i.send("POST", i.operationOf(list)+"/retry", ucp, map[string]any{})
+		if again.status != 202 {
+			t.Fatalf("retry: %d %s", again.status, again.raw)
+		}
+		if s := i.await(again); s != "Failed" {
+			t.Errorf("the retry ended as %s", s)
+		}
 	})
 
 	// The cluster's side.
@@ -257,6 +267,7 @@ func TestCanary_D24(t *testing.T) {
 	i.objects(t)
 	i.stop()
 	search(t, "the store", i.files(t))
+	i.audited(t, environment, shapes)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	search(t, "an HTTP answer", i.answers.Bytes())
@@ -275,6 +286,91 @@ func TestCanary_D24(t *testing.T) {
 			}
 		}
 	}
+}
+
+// audited does what is decided about and what steers operations on a guarded
+// server, and searches the audit log, in its file and in the store.
+func (i *system) audited(t *testing.T, environment string, shapes map[string]any) {
+	t.Helper()
+	nobody := i.guard()
+	things, made := group+"/providers/Test.Canary/things", group+"/providers/Test.Canary/made"
+	i.send("PUT", things+"/guarded", version, map[string]any{"properties": shapes})
+	i.send("PATCH", things+"/guarded", version, map[string]any{"properties": map[string]any{"password": "x" + secret("audited")}})
+	i.secretly("POST", things+"/after0/listSecrets", version, map[string]any{})
+	administrator := i.client
+	i.client = nobody
+	if a := i.send("GET", things+"/after0", version, nil, "Authorization", "Bearer "+secret("bearer")); a.status != 401 {
+		t.Errorf("a token of nobody: %d %s", a.status, a.raw)
+	}
+	i.client = administrator
+	put := i.send("PUT", made+"/steered", version, map[string]any{"properties": map[string]any{"environment": environment, "given": secret("steered")}})
+	if put.status != 201 {
+		t.Fatalf("PUT: %d %s", put.status, put.raw)
+	}
+	at := operations + "/" + operationIn(put)
+	for n := range 2 {
+		if a := i.send("POST", at+"/cancel", ucp, map[string]any{}); a.status != 202 || a.json()["status"] != "Canceled" {
+			t.Fatalf("cancel: %d %s", a.status, a.raw)
+		}
+		i.send("GET", at+"/messages", ucp, nil)
+		if n > 0 {
+			break
+		}
+		again := i.send("POST", at+"/retry", ucp, map[string]any{})
+		if again.status != 202 {
+			t.Fatalf("retry: %d %s", again.status, again.raw)
+		}
+		at = operations + "/" + operationIn(again)
+	}
+	i.stop() // the audit log is whole then
+	search(t, "the store of a guarded server", i.files(t))
+	lines, err := os.ReadFile(i.auditFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	search(t, "the audit file", lines)
+	kept, err := sqlite.Open(t.Context(), filepath.Join(i.dir, "radial.db"), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	page, err := kept.AuditRecords(t.Context(), store.AuditQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := json.Marshal(page.Records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	search(t, "the audit table", rows)
+	if n := bytes.Count(lines, []byte("\n")); len(page.Records) < 8 || n != len(page.Records) {
+		t.Errorf("the audit file has %d decisions, the table %d: too few were searched", n, len(page.Records))
+	}
+	for _, want := range []string{"write Test.Canary/things", "secrets Test.Canary/things", `"allowed":false`} {
+		if !bytes.Contains(rows, []byte(want)) {
+			t.Errorf("no record says %s, so none was searched: %s", want, rows)
+		}
+	}
+}
+
+// operations is where every operation is found by its id.
+const operations = plane + "/providers/System.Resources/locations/global/operationStatuses"
+
+// operationIn is the id of the operation that an answer started.
+func operationIn(a answer) string {
+	link, _, _ := strings.Cut(a.header.Get("Azure-AsyncOperation"), "?")
+	return link[strings.LastIndexByte(link, '/')+1:]
+}
+
+// operationOf is where the newest operation of a list is found.
+func (i *system) operationOf(list answer) string {
+	i.t.Helper()
+	all, _ := list.json()["value"].([]any)
+	if len(all) == 0 {
+		i.t.Fatalf("no operation: %s", list.raw)
+	}
+	name, _ := all[0].(map[string]any)["name"].(string)
+	return operations + "/" + name
 }
 
 // ciphertexts are the sealed values in a store's bytes.

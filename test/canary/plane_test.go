@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -53,6 +55,9 @@ type system struct {
 	logs    bytes.Buffer
 	traces  bytes.Buffer
 	server  *exec.Cmd
+	// env is what every process is started with; client asks the server.
+	env    []string
+	client *http.Client
 }
 
 // locked writes to a buffer that several goroutines write to.
@@ -69,7 +74,7 @@ func (l locked) Write(p []byte) (int, error) {
 
 func start(t *testing.T) *system {
 	t.Helper()
-	i := &system{t: t, dir: t.TempDir(), cluster: clustertest.Start(t)}
+	i := &system{t: t, dir: t.TempDir(), cluster: clustertest.Start(t), client: http.DefaultClient}
 	i.ns = i.cluster.Namespace(t, "canary")
 	traces := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body io.Reader = r.Body
@@ -86,20 +91,55 @@ func start(t *testing.T) *system {
 	if err := os.WriteFile(kubeconfig, kubeconfigOf(t, i.cluster.Config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+traces.URL, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
+	i.env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+traces.URL, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
 		"OTEL_BSP_SCHEDULE_DELAY=200", "OTEL_TRACES_SAMPLER=always_on")
 	i.install()
 	ready := filepath.Join(i.dir, "ready")
-	i.server = i.process(env, "radial-server", "--developer-mode", "--listen", "127.0.0.1:0", "--store", filepath.Join(i.dir, "radial.db"),
+	i.server = i.process(i.env, "radial-server", "--developer-mode", "--listen", "127.0.0.1:0", "--store", filepath.Join(i.dir, "radial.db"),
 		"--key-file", filepath.Join(i.dir, "key"), "--kubeconfig", kubeconfig, "--ready-file", ready, "--log-level", "debug", "--log-format", "json")
 	i.eventually("radial-server answers", func() bool {
 		raw, err := os.ReadFile(ready)
 		i.url = strings.TrimSpace(string(raw))
 		return err == nil && i.url != ""
 	})
-	i.process(env, "radial-controller", "--kubeconfig", kubeconfig, "--server", i.url, "--health-listen", "0", "--metrics-listen", "0", "--log-level", "debug")
+	i.process(i.env, "radial-controller", "--kubeconfig", kubeconfig, "--server", i.url, "--health-listen", "0", "--metrics-listen", "0", "--log-level", "debug")
 	return i
 }
+
+// guard starts the server on the same store once more, as it stands in a
+// cluster: with TLS and an audit log, for the cluster's administrator, whom the
+// client is from now on; nobody has no certificate. It works on nothing, so that
+// operations wait.
+func (i *system) guard() (nobody *http.Client) {
+	i.t.Helper()
+	ready, tlsDir := filepath.Join(i.dir, "guarded"), filepath.Join(i.dir, "tls")
+	i.server = i.process(i.env, "radial-server", "--workers=false", "--listen", "127.0.0.1:0", "--store", filepath.Join(i.dir, "radial.db"),
+		"--key-file", filepath.Join(i.dir, "key"), "--kubeconfig", filepath.Join(i.dir, "kubeconfig"), "--ready-file", ready, "--log-level", "debug", "--log-format", "json",
+		"--metrics-listen", "0", "--tls-self-made", tlsDir, "--audit-file", i.auditFile())
+	i.eventually("the guarded radial-server answers", func() bool {
+		raw, err := os.ReadFile(ready)
+		i.url = strings.TrimSpace(string(raw))
+		return err == nil && i.url != ""
+	})
+	pool := x509.NewCertPool()
+	ca, err := os.ReadFile(filepath.Join(tlsDir, "ca.crt"))
+	if err != nil || !pool.AppendCertsFromPEM(ca) {
+		i.t.Fatalf("no authority: %v", err)
+	}
+	own, err := rest.TLSConfigFor(i.cluster.Config)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	client := func(c *tls.Config) *http.Client {
+		transport := &http.Transport{TLSClientConfig: c}
+		i.t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport}
+	}
+	i.client = client(&tls.Config{RootCAs: pool, Certificates: own.Certificates, GetClientCertificate: own.GetClientCertificate})
+	return client(&tls.Config{RootCAs: pool})
+}
+
+func (i *system) auditFile() string { return filepath.Join(i.dir, "audit.log") }
 
 func kubeconfigOf(t *testing.T, c *rest.Config) []byte {
 	t.Helper()
@@ -221,7 +261,7 @@ func (i *system) secretly(method, path, apiVersion string, body any, header ...s
 	for n := 0; n < len(header); n += 2 {
 		r.Header.Set(header[n], header[n+1])
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := i.client.Do(r)
 	if err != nil {
 		i.t.Fatalf("%s %s: %v", method, path, err)
 	}
@@ -241,6 +281,12 @@ func (i *system) write(method, path, apiVersion string, body any) string {
 	if a.status >= 300 {
 		i.t.Fatalf("%s %s: %d %s", method, path, a.status, a.raw)
 	}
+	return i.await(a)
+}
+
+// await waits for the operation that an answer started, and returns its state.
+func (i *system) await(a answer) string {
+	i.t.Helper()
 	at := a.header.Get("Azure-AsyncOperation")
 	if at == "" {
 		return "Succeeded"
@@ -255,7 +301,7 @@ func (i *system) write(method, path, apiVersion string, body any) string {
 			return state
 		}
 		if s.status >= 300 {
-			i.t.Fatalf("operation of %s %s: %d %s", method, path, s.status, s.raw)
+			i.t.Fatalf("operation %s: %d %s", at, s.status, s.raw)
 		}
 	}
 }
