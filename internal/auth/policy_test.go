@@ -96,6 +96,19 @@ func TestRoles_D46(t *testing.T) {
 		root.want(200, "PUT", bank+app, `{"properties":{"environment":"`+bank+env+`e"}}`)
 		dev.want(201, "PUT", shop+"/providers/Applications.Core/extenders/q", of(bank+app)) // it is there: nothing is made
 	})
+	t.Run("D-46 a graph shows what its reader may see", func(t *testing.T) {
+		const extenders = "/providers/Applications.Core/extenders/"
+		app := shop + "/providers/Applications.Core/applications/shown"
+		root.want(200, "PUT", app, `{"properties":{"environment":"`+shop+env+`e"}}`)
+		root.want(201, "PUT", shop+extenders+"near", `{"properties":{"environment":"`+shop+env+`e","application":"`+app+`"}}`)
+		root.want(201, "PUT", bank+extenders+"far", `{"properties":{"environment":"`+shop+env+`e","application":"`+app+`","connections":{"n":{"source":"`+shop+extenders+`near"}}}}`)
+		if all := root.want(200, "POST", app+"/getGraph", `{}`); strings.Count(all.raw, bank+extenders+"far") != 2 {
+			t.Errorf("root sees %s", all.raw)
+		}
+		if a := reader.want(200, "POST", app+"/getGraph", `{}`); strings.Contains(a.raw, bank) || !strings.Contains(a.raw, shop+extenders+"near") {
+			t.Errorf("who reads the group sees beyond it: %s", a.raw)
+		}
+	})
 	t.Run("D-46 owners are for controllers", func(t *testing.T) {
 		dev.want(403, "PUT", shop+store+"z", `{"owner":{"cluster":"east","namespace":"n","kind":"Recipe","name":"r","uid":"1"},`+secret[1:], "role Controller for cluster east")
 	})

@@ -238,6 +238,24 @@ func (s *Server) graph(w http.ResponseWriter, r *arm.Request, id core.ID) error 
 		return err
 	}
 	return arm.WriteEach(w, http.StatusOK, "resources", func(yield func(any) error) error {
-		return graph.Each(g, root.ID, func(node wire.GraphResource) error { return yield(node) })
+		if auth.From(r.Context()) == nil {
+			return graph.Each(g, root.ID, func(node wire.GraphResource) error { return yield(node) })
+		}
+		// Members may stand in groups of others, which lists do not show either. To
+		// what a resource itself connects, it says in its properties.
+		visible := auth.Viewer(r.Context())
+		hidden := func(id string) bool {
+			parsed, err := core.ParseID(id)
+			return err != nil || !visible(parsed)
+		}
+		return graph.Each(g, root.ID, func(node wire.GraphResource) error {
+			if hidden(node.ID) {
+				return nil
+			}
+			node.Connections = slices.DeleteFunc(node.Connections, func(c wire.GraphConnection) bool {
+				return c.Direction == graph.Inbound && hidden(c.ID)
+			})
+			return yield(node)
+		})
 	})
 }
