@@ -287,17 +287,19 @@ func (p *Plan) readExtensions() error {
 		x := &Extension{Alias: d.alias, Provider: d.provider, Version: d.version, d: d}
 		p.Extensions = append(p.Extensions, x)
 		p.extensions[strings.ToLower(d.alias)] = x
-		x.Unknown = []string{}
-		config, err := p.configure(&evaluator{p: p, unknown: &x.Unknown}, x)
-		if err != nil {
-			return err
-		}
-		x.Config = config
-		if _, err := x.Scope(config); err != nil {
-			return err
-		}
+		_ = p.readConfig(x) // one that names resources fails: they are read next
 	}
 	return nil
+}
+
+// readConfig evaluates a configuration as far as it is known.
+func (p *Plan) readConfig(x *Extension) (err error) {
+	x.Unknown = []string{}
+	if x.Config, err = p.configure(&evaluator{p: p, unknown: &x.Unknown}, x); err != nil {
+		return err
+	}
+	_, err = x.Scope(x.Config)
+	return err
 }
 
 // Configuration evaluates an import's configuration when all that it refers to

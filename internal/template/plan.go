@@ -228,6 +228,11 @@ func (p *Plan) build() error {
 			return err
 		}
 	}
+	for _, x := range p.Extensions {
+		if err := p.readConfig(x); err != nil {
+			return err
+		}
+	}
 	for _, r := range p.all {
 		if !r.Skipped {
 			p.Resources = append(p.Resources, r)
@@ -486,6 +491,9 @@ func (p *Plan) name(e *evaluator, r *Resource, outer *Resource) error {
 	}
 	if t, v, ok := strings.Cut(r.Type, "@"); ok {
 		r.Type, r.APIVersion = t, v
+	}
+	if r.Type == "" && (n.get("type") != nil || n.get("id") == nil) {
+		return n.errorf("the type is empty")
 	}
 	r.Deployment = r.nestedType()
 	alias := n.get("import")

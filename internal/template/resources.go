@@ -55,6 +55,9 @@ func (t *Template) checkResource(r *node) error {
 		return err
 	}
 	r.resource = true
+	if t.symbolic && r.key == "" {
+		return r.errorf("the symbolic name of a resource is empty")
+	}
 	if r.size > t.limits.ResourceBytes {
 		return r.errorf("the resource's definition has %d bytes; the limit is %d", r.size, t.limits.ResourceBytes)
 	}
