@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/radial-project/radial/internal/auth/front"
+	"github.com/radial-project/radial/internal/auth/serving"
 	"github.com/radial-project/radial/internal/config"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/dynamic"
@@ -107,7 +108,7 @@ answers the API only, --api=false works only and answers its health.`,
 	f.DurationVar(&c.shutdown, "shutdown-timeout", 10*time.Second, "how `long` a shutdown waits for requests under way")
 	f.StringVar(&c.logLevel, "log-level", "info", "least `level` to log: debug, info, warn or error")
 	f.StringVar(&c.logFormat, "log-format", "text", "`format` of the log on standard error: text or json")
-	f.StringVar(&c.metricsListen, "metrics-listen", "", "`address` of /metrics, /healthz and /readyz, in plain HTTP and for everybody who reaches it; 0 is none (default "+defaultOperator+", in developer mode a free port)")
+	f.StringVar(&c.metricsListen, "metrics-listen", "", "`address` of /metrics, /healthz and /readyz, for everybody who reaches it: plain HTTP on loopback, elsewhere by the API's certificate; 0 is none (default "+defaultOperator+", in developer mode a free port)")
 	f.BoolVar(&c.pprof, "pprof", false, "serve profiles under /debug/pprof/")
 	c.front.Add(f)
 	return cmd
@@ -147,6 +148,9 @@ func foreign(name string) bool {
 // check refuses what cannot work, by the flag's name.
 func (c *options) check() error {
 	if err := c.front.Check(c.listen, c.developerMode, c.hasCluster()); err != nil {
+		return err
+	}
+	if err := serving.CheckOperator(c.metricsListen, c.developerMode); err != nil {
 		return err
 	}
 	at, err := address.Parse(c.store)

@@ -189,3 +189,54 @@ func TestFront_D46(t *testing.T) {
 		t.Errorf("D-46: the audit file has %d lines: %v", lines, err)
 	}
 }
+
+// TestOperatorListener_D48: metrics and probes that are reached from elsewhere
+// have TLS, by the certificate of the API; on loopback they are plain.
+func TestOperatorListener_D48(t *testing.T) {
+	t.Parallel()
+	for listen, scheme := range map[string]string{"0.0.0.0:0": "https", "127.0.0.1:0": "http"} {
+		t.Run("D-48 on "+listen, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			ca := newPeople(t, filepath.Join(dir, "people.crt"))
+			p := &process{t: t, exited: make(chan struct{})}
+			p.cmd = program(context.Background(), nil, "--listen", "127.0.0.1:0", "--store", filepath.Join(dir, "radial.db"), "--ready-file", filepath.Join(dir, "ready"),
+				"--metrics-listen", listen, "--log-format", "json", "--tls-self-made", filepath.Join(dir, "tls"), "--client-ca-file", filepath.Join(dir, "people.crt"), "--roots", "user:ann")
+			p.cmd.Stderr = &p.log
+			if err := p.cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			go func() { p.err = p.cmd.Wait(); close(p.exited) }()
+			t.Cleanup(p.kill)
+			var port string
+			deadline := time.After(30 * time.Second)
+			for tick := time.NewTicker(5 * time.Millisecond); port == ""; {
+				select {
+				case <-p.exited:
+					t.Fatalf("radial-server ended: %v\n%s", p.err, p.log.String())
+				case <-deadline:
+					t.Fatal("metrics were not served within 30 s")
+				case <-tick.C:
+					_, after, _ := strings.Cut(p.log.String(), `"metrics and probes are served","url":"`+scheme+"://")
+					if url, _, whole := strings.Cut(after, `"`); whole {
+						port = url[strings.LastIndexByte(url, ':')+1:]
+					}
+				}
+			}
+			roots, err := os.ReadFile(filepath.Join(dir, "tls", "ca.crt"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := ca.client(t, roots, "")
+			for _, s := range []string{"http", "https"} {
+				resp, err := client.Get(s + "://127.0.0.1:" + port + "/metrics")
+				if err == nil {
+					defer resp.Body.Close()
+				}
+				if answered := err == nil && resp.StatusCode == http.StatusOK; answered != (s == scheme) {
+					t.Errorf("D-48: by %s /metrics is answered: %t (%v)", s, answered, err)
+				}
+			}
+		})
+	}
+}

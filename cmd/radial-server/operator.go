@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -53,14 +54,18 @@ func newOperator(ctx context.Context, c options, log *slog.Logger) (*operator, e
 	return o, nil
 }
 
-// serve serves until ctx ends.
-func (o *operator) serve(ctx context.Context, running *sync.WaitGroup) {
+// serve serves until ctx ends: on loopback in plain HTTP, elsewhere as d does.
+func (o *operator) serve(ctx context.Context, d door, running *sync.WaitGroup) {
 	if o.listener == nil {
 		return
 	}
-	o.log.Info("metrics and probes are served", "url", "http://"+o.listener.Addr().String())
+	listener, scheme := o.listener, "http"
+	if at, ok := listener.Addr().(*net.TCPAddr); d.Front != nil && !(ok && at.IP.IsLoopback()) {
+		listener, scheme = tls.NewListener(listener, d.TLS()), d.scheme()
+	}
+	o.log.Info("metrics and probes are served", "url", scheme+"://"+listener.Addr().String())
 	running.Go(func() {
-		if err := telemetry.Serve(ctx, o.listener, telemetry.Operator(o.metrics, o.probes), o.log); err != nil {
+		if err := telemetry.Serve(ctx, listener, telemetry.Operator(o.metrics, o.probes), o.log); err != nil {
 			o.log.Error("metrics and probes are no longer served", "error", err.Error())
 		}
 	})

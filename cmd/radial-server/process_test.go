@@ -338,19 +338,21 @@ func TestStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		args, environment, want []string
 	}{
-		"without developer mode":            {[]string{"--listen", "127.0.0.1:0"}, nil, []string{"--developer-mode", "loopback"}},
-		"D-48 on every address":             {append(fresh(), "--listen", "0.0.0.0:0"), nil, []string{"--listen", "0.0.0.0:0", "loopback"}},
-		"D-48 on no address":                {append(fresh(), "--listen", ":8080"), nil, []string{"--listen", "loopback"}},
-		"D-48 on a name":                    {append(fresh(), "--listen", "example.org:80"), nil, []string{"--listen", "loopback"}},
-		"D-48 on an address by environment": {[]string{"--developer-mode"}, []string{"RADIAL_LISTEN=10.0.0.1:80"}, []string{"10.0.0.1:80", "loopback"}},
-		"an address that is none":           {append(fresh(), "--listen", "localhost"), nil, []string{"--listen", "host:port"}},
-		"a port that is taken":              {append(fresh(), "--listen", taken.Addr().String()), nil, []string{taken.Addr().String(), "in use", "--listen"}},
-		"a store that is locked":            {[]string{"--developer-mode", "--listen", "127.0.0.1:0", "--store", filepath.Join(locked, "radial.db")}, nil, []string{fmt.Sprint(holder.cmd.Process.Pid)}},
-		"no kubeconfig where one is named":  {append(fresh(), "--kubeconfig", filepath.Join(dir, "none")), nil, []string{"--kubeconfig", "none"}},
-		"a kubeconfig that is none":         {append(fresh(), "--kubeconfig", broken), nil, []string{"--kubeconfig", broken}},
-		"a bad value by environment":        {fresh(), []string{"RADIAL_LEASE=soon"}, []string{"RADIAL_LEASE", "soon"}},
-		"a bad level":                       {append(fresh(), "--log-level", "loud"), nil, []string{"--log-level", "loud"}},
-		"an unknown flag":                   {append(fresh(), "--listne", "x"), nil, []string{"--listne"}},
+		"without developer mode":             {[]string{"--listen", "127.0.0.1:0"}, nil, []string{"--developer-mode", "loopback"}},
+		"D-48 on every address":              {append(fresh(), "--listen", "0.0.0.0:0"), nil, []string{"--listen", "0.0.0.0:0", "loopback"}},
+		"D-48 on no address":                 {append(fresh(), "--listen", ":8080"), nil, []string{"--listen", "loopback"}},
+		"D-48 on a name":                     {append(fresh(), "--listen", "example.org:80"), nil, []string{"--listen", "loopback"}},
+		"D-48 on an address by environment":  {[]string{"--developer-mode"}, []string{"RADIAL_LISTEN=10.0.0.1:80"}, []string{"10.0.0.1:80", "loopback"}},
+		"D-48 metrics on every address":      {append(fresh(), "--metrics-listen", "0.0.0.0:0"), nil, []string{"--metrics-listen", "loopback"}},
+		"metrics on an address that is none": {append(fresh(), "--metrics-listen", "9090"), nil, []string{"--metrics-listen", "host:port"}},
+		"an address that is none":            {append(fresh(), "--listen", "localhost"), nil, []string{"--listen", "host:port"}},
+		"a port that is taken":               {append(fresh(), "--listen", taken.Addr().String()), nil, []string{taken.Addr().String(), "in use", "--listen"}},
+		"a store that is locked":             {[]string{"--developer-mode", "--listen", "127.0.0.1:0", "--store", filepath.Join(locked, "radial.db")}, nil, []string{fmt.Sprint(holder.cmd.Process.Pid)}},
+		"no kubeconfig where one is named":   {append(fresh(), "--kubeconfig", filepath.Join(dir, "none")), nil, []string{"--kubeconfig", "none"}},
+		"a kubeconfig that is none":          {append(fresh(), "--kubeconfig", broken), nil, []string{"--kubeconfig", broken}},
+		"a bad value by environment":         {fresh(), []string{"RADIAL_LEASE=soon"}, []string{"RADIAL_LEASE", "soon"}},
+		"a bad level":                        {append(fresh(), "--log-level", "loud"), nil, []string{"--log-level", "loud"}},
+		"an unknown flag":                    {append(fresh(), "--listne", "x"), nil, []string{"--listne"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

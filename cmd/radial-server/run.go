@@ -102,7 +102,7 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 		operator.probes.Alive("workers", func(context.Context) error { return s.Working() })
 		running.Go(func() { s.Work(work) })
 	}
-	operator.serve(work, &running)
+	operator.serve(work, door, &running)
 	if door.Front != nil {
 		running.Go(func() { door.Run(work) })
 	}

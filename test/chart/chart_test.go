@@ -285,3 +285,90 @@ func TestSchema(t *testing.T) {
 		})
 	}
 }
+
+// TestOperatorListeners_D48: what stands off loopback at the server has TLS, and
+// probes, policies and the ServiceMonitor know it.
+func TestOperatorListeners_D48(t *testing.T) {
+	t.Parallel()
+	const all = "monitoring: {serviceMonitor: {enabled: true}}\nworkers: {separate: true}\nstore: {kind: postgres, postgres: {existingSecret: db}}\nkeys: {existingSecret: key}\n"
+	own := map[string]any{"configMap": map[string]any{"name": "radial-server-tls-ca", "key": "ca.crt"}}
+	theirs := map[string]any{"configMap": map[string]any{"name": "company", "key": "ca.crt"}}
+	for name, c := range map[string]struct {
+		values string
+		ca     any
+	}{
+		"its own certificate":                  {all, own},
+		"a certificate of the system's":        {all + "server: {tls: {existingSecret: cert}}\n", nil},
+		"a certificate of another's authority": {all + "server: {tls: {existingSecret: cert, caConfigMap: company}}\n", theirs},
+	} {
+		t.Run("D-48 "+name, func(t *testing.T) {
+			t.Parallel()
+			ports := map[string]map[string]bool{} // by workload
+			policies, monitors := 0, 0
+			objects := render(t, "shop", c.values)
+			for _, o := range objects {
+				if o.GetKind() != "Deployment" {
+					continue
+				}
+				containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+				container := containers[0].(map[string]any)
+				ports[o.GetName()] = map[string]bool{}
+				list, _, _ := unstructured.NestedSlice(container, "ports")
+				for _, p := range list {
+					ports[o.GetName()][p.(map[string]any)["name"].(string)] = true
+				}
+				want := "HTTPS"
+				if o.GetName() == "radial-controller" {
+					want = "HTTP"
+				}
+				for _, probe := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
+					if got, _, _ := unstructured.NestedString(container, probe, "httpGet", "scheme"); got != want {
+						t.Errorf("D-48: the %s of %s is by %s, want %s", probe, o.GetName(), got, want)
+					}
+				}
+			}
+			if len(ports) != 3 {
+				t.Fatalf("the workloads are %v", ports)
+			}
+			for _, o := range objects {
+				switch o.GetKind() {
+				case "NetworkPolicy":
+					policies++
+					rules, _, _ := unstructured.NestedSlice(o.Object, "spec", "ingress")
+					for _, r := range rules {
+						list, _, _ := unstructured.NestedSlice(r.(map[string]any), "ports")
+						for _, p := range list {
+							if port := p.(map[string]any)["port"].(string); !ports[o.GetName()][port] {
+								t.Errorf("the policy of %s lets through to port %q, which it has not", o.GetName(), port)
+							}
+						}
+					}
+				case "ServiceMonitor":
+					monitors++
+					endpoints, _, _ := unstructured.NestedSlice(o.Object, "spec", "endpoints")
+					server := endpoints[0].(map[string]any)
+					tls, _ := server["tlsConfig"].(map[string]any)
+					if server["port"] != "server" || server["scheme"] != "https" || tls["serverName"] != "radial-server.shop.svc" || tls["insecureSkipVerify"] != nil {
+						t.Errorf("D-48: the server is scraped by %v", server)
+					}
+					if diff := cmp.Diff(c.ca, tls["ca"]); diff != "" {
+						t.Errorf("D-48: its authority: %s", diff)
+					}
+				case "Service":
+					if o.GetName() != "radial-metrics" {
+						continue
+					}
+					list, _, _ := unstructured.NestedSlice(o.Object, "spec", "ports")
+					for i, want := range []string{"radial-server", "radial-controller"} {
+						if target := list[i].(map[string]any)["targetPort"].(string); !ports[want][target] {
+							t.Errorf("port %q of radial-metrics is none of %s", target, want)
+						}
+					}
+				}
+			}
+			if policies != 3 || monitors != 1 {
+				t.Errorf("%d policies and %d ServiceMonitors were looked at", policies, monitors)
+			}
+		})
+	}
+}

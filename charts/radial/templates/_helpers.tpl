@@ -67,16 +67,16 @@ imagePullSecrets:
 {{- /* Probes on the operator's listener, which every process has. */ -}}
 {{- define "radial.probes" -}}
 startupProbe:
-  httpGet: {path: /healthz, port: {{ .port }}}
+  httpGet: {path: /healthz, port: {{ .port }}, scheme: {{ .scheme }}}
   periodSeconds: 2
   failureThreshold: 60
 livenessProbe:
-  httpGet: {path: /healthz, port: {{ .port }}}
+  httpGet: {path: /healthz, port: {{ .port }}, scheme: {{ .scheme }}}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 3
 readinessProbe:
-  httpGet: {path: /readyz, port: {{ .port }}}
+  httpGet: {path: /readyz, port: {{ .port }}, scheme: {{ .scheme }}}
   periodSeconds: 5
   timeoutSeconds: 5
   failureThreshold: 2

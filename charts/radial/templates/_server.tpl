@@ -81,7 +81,7 @@ spec:
           ports:
             - {name: api, containerPort: 8443}
             - {name: operator, containerPort: 9090}
-          {{- include "radial.probes" (dict "port" "operator") | nindent 10 }}
+          {{- include "radial.probes" (dict "port" "operator" "scheme" "HTTPS") | nindent 10 }}
           lifecycle:
             # Endpoints need a moment to forget the pod.
             preStop: {sleep: {seconds: 5}}

@@ -59,8 +59,30 @@ func CheckPlain(listen string, developerMode bool) error {
 	if !developerMode {
 		return errors.New("a listener without TLS is for developer mode only: give --tls-cert-file and --tls-key-file, let the server make its own certificates with --tls-self-made, or add --developer-mode on loopback")
 	}
-	if ip := net.ParseIP(strings.Trim(host, "[]")); !strings.EqualFold(host, "localhost") && (ip == nil || !ip.IsLoopback()) {
+	if !loopback(host) {
 		return fmt.Errorf("--listen is %q: with --developer-mode the server answers without TLS and without authentication, so it listens on loopback only, such as 127.0.0.1:8080", listen)
 	}
 	return nil
+}
+
+// CheckOperator refuses a listener of metrics and probes that would be plain HTTP
+// and reached from elsewhere: away from loopback it has TLS, which developer mode
+// has not. listen is "" or "0" where there is none.
+func CheckOperator(listen string, developerMode bool) error {
+	if listen == "" || listen == "0" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return fmt.Errorf("--metrics-listen is %q: it must be host:port, such as 127.0.0.1:9090, or 0 for none", listen)
+	}
+	if developerMode && !loopback(host) {
+		return fmt.Errorf("--metrics-listen is %q: with --developer-mode metrics and probes are plain HTTP, so they are on loopback only, such as 127.0.0.1:9090", listen)
+	}
+	return nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
