@@ -244,7 +244,8 @@ func (c *Controller) connected(ctx context.Context, from core.Resource, id core.
 			return r, err
 		}
 		redact(props, tv)
-		maps.Copy(props, status.ComputedValues)
+		open, _ := split(status.ComputedValues, tv)
+		maps.Copy(props, open)
 	}
 	for name, v := range props { // what a type that is gone called sensitive
 		props[name] = withoutSealed(v)

@@ -3,6 +3,7 @@ package dynamic
 import (
 	"context"
 	"encoding/json"
+	"maps"
 
 	wire "github.com/radial-project/radial/api/arm"
 	"github.com/radial-project/radial/internal/core"
@@ -38,7 +39,11 @@ func (p *Provider) showWith(r core.Resource, tv *manifest.TypeVersion, outputs [
 	}
 	redact(props, tv)
 	manual := props[propProvisioning] == provisioningManual
-	overlay(props, status.ComputedValues, tv)
+	computed, late := split(status.ComputedValues, tv)
+	overlay(props, computed, tv)
+	for name := range late {
+		props[name] = nil
+	}
 	for name := range r.Secrets { // a secret of a declared name is there, but not shown
 		if tv != nil && tv.Schema != nil && tv.Schema.Declares(name) {
 			props[name] = nil
@@ -48,8 +53,8 @@ func (p *Provider) showWith(r core.Resource, tv *manifest.TypeVersion, outputs [
 		props[propRecipe] = showRecipe(props[propRecipe], status)
 	}
 	shown := map[string]any{}
-	if len(status.ComputedValues) > 0 {
-		shown["computedValues"] = status.ComputedValues
+	if len(computed) > 0 {
+		shown["computedValues"] = computed
 	}
 	if d := status.Recipe; d != nil {
 		recipe := map[string]any{"templateKind": d.Kind, "templatePath": d.Path}
@@ -98,6 +103,28 @@ func (p *Provider) versionOf(r core.Resource, tv *manifest.TypeVersion) *manifes
 		return own
 	}
 	return tv
+}
+
+// split parts the computed values that may be shown from those that the schema
+// has come to call sensitive since the recipe answered them.
+func split(computed map[string]any, tv *manifest.TypeVersion) (open, secret map[string]any) {
+	if tv == nil || tv.Schema == nil {
+		return computed, nil
+	}
+	for name, v := range computed {
+		if !tv.Schema.Sensitive(name) {
+			continue
+		}
+		if secret == nil {
+			open, secret = maps.Clone(computed), map[string]any{}
+		}
+		delete(open, name)
+		secret[name] = v
+	}
+	if secret == nil {
+		return computed, nil
+	}
+	return open, secret
 }
 
 // overlay puts computed values into the properties that are declared for them:
@@ -163,6 +190,12 @@ func (p *Provider) secrets(r core.Resource, tv *manifest.TypeVersion) (map[strin
 		}
 		out = tv.Schema.Secrets(props)
 	}
+	status, err := ReadStatus(r)
+	if err != nil {
+		return nil, err
+	}
+	_, late := split(status.ComputedValues, tv)
+	maps.Copy(out, late)
 	for name, sealed := range r.Secrets {
 		v, err := p.openSecret(r.ID, name, sealed)
 		if err != nil {

@@ -121,6 +121,34 @@ func TestRecipeSecrets_D27(t *testing.T) {
 	check(&api{startInstance(t, Options{Dir: a.Dir, Recipes: engine(d)}), t})
 }
 
+// TestLateSecrets_D25: what a schema comes to call sensitive is a secret from
+// then on, also where a recipe answered it before.
+func TestLateSecrets_D25(t *testing.T) {
+	t.Parallel()
+	d := &driver{execute: func(_ context.Context, run recipe.Run) (recipe.Result, error) {
+		return recipe.Result{Definition: run.Definition, Values: map[string]any{"host": "needle-host", "port": 5432}}, nil
+	}}
+	a := start(t, Options{Recipes: engine(d)})
+	a.succeed(a.want(a.send("PUT", made("db"), props(map[string]any{"environment": envID})), 201))
+	if got := a.want(a.send("GET", made("db"), nil), 200); got.prop("host") != "needle-host" {
+		t.Fatalf("GET answered %s", got.raw)
+	}
+	const host = "host: {type: string, readOnly: true"
+	if strings.Count(testManifest, host) != 1 {
+		t.Fatal("the tests' manifest has another host")
+	}
+	a.want(a.send("PUT", version("/planes/radius/local/providers/System.Resources/resourceproviders/Test.Things/manifest", ucp),
+		strings.Replace(testManifest, host, host+", x-radius-sensitive: true", 1), "Content-Type", "application/yaml"), 200)
+	got := a.want(a.send("GET", made("db"), nil), 200)
+	if strings.Contains(got.raw, "needle") || got.prop("port") != 5432.0 {
+		t.Errorf("D-25: GET answered %s", got.raw)
+	}
+	secrets := a.want(a.send("POST", version(group+"/providers/"+madeType+"/db/listSecrets", testVersion), `{}`), 200)
+	if diff := cmp.Diff(map[string]any{"host": "needle-host"}, secrets.body); diff != "" {
+		t.Errorf("D-26: listSecrets (-want +got):\n%s", diff)
+	}
+}
+
 func TestDefaultController_D29(t *testing.T) {
 	t.Parallel()
 	d := &driver{}
