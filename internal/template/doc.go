@@ -12,6 +12,11 @@
 //	                                     // it depends on has been made
 //	outs, err := p.Outputs(rt)           // after the last
 //
+// A nested deployment is a resource with Deployment set; [Plan.Nested] makes its
+// plan. A resource of an import has an id before it is made
+// ([Plan.ExtensionID]). A preview uses Known, KnownBody, KnownOutputs and
+// [Options].Partial.
+//
 // # Guarantees
 //
 //   - Deterministic: the same text, options and runtime give the same plan.
@@ -20,8 +25,9 @@
 //   - Every error is a [core.Error] of code InvalidTemplate (or
 //     RecipeValidationFailed for a wrong parameter value) whose Target is the
 //     JSON path and whose text gives line and column.
-//   - No error quotes a value that was computed or passed in, so secure values
-//     appear in none.
+//   - No error holds what a secure parameter holds: where an expression uses
+//     one, its values are left out of the message, and every message is
+//     searched for the values of secure parameters before it leaves.
 //
 // docs/template-language.md lists what is understood.
 package template
