@@ -5,7 +5,7 @@ package application
 
 import (
 	"context"
-	"fmt"
+	"encoding/json"
 	"regexp"
 	"strings"
 
@@ -140,12 +140,16 @@ func (r *Rules) parents(s dynamic.Subject, application, environment core.ID) ([]
 	if err != nil {
 		return nil, err
 	}
-	properties := fmt.Sprintf(`{"environment":%q}`, environment.String())
+	properties := map[string]any{"environment": environment.String()}
 	if ns := s.Owner.Namespace; ns != "" {
-		properties = fmt.Sprintf(`{"environment":%q,"extensions":[{"kind":"kubernetesNamespace","namespace":%q}]}`, environment.String(), ns)
+		properties["extensions"] = []any{map[string]any{"kind": "kubernetesNamespace", "namespace": ns}}
+	}
+	raw, err := json.Marshal(properties)
+	if err != nil {
+		return nil, err
 	}
 	return append(parents, core.Resource{
-		ID: application, APIVersion: version, Location: "global", Properties: []byte(properties),
+		ID: application, APIVersion: version, Location: "global", Properties: raw,
 		State: core.StateSucceeded, Environment: environment, SystemData: s.SystemData,
 	}), nil
 }

@@ -2,10 +2,12 @@ package application
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/dynamic"
+	"github.com/radial-project/radial/internal/manifest"
 )
 
 func TestAllowed_K4(t *testing.T) {
@@ -41,5 +43,27 @@ func TestCheckEnvironment_K4(t *testing.T) {
 		if (err == nil) != ok || !ok && !core.IsCode(err, core.CodeInvalidContent) {
 			t.Errorf("K-4: entry %q: %v", entry, err)
 		}
+	}
+}
+
+// TestParents_K5: what an implicit application is made of is JSON, whatever
+// characters the names have.
+func TestParents_K5(t *testing.T) {
+	r := New(nil, manifest.NewRegistry(manifest.Builtin()...))
+	group := core.GroupID("default-shop")
+	environment := core.GroupID("default").Resource(TypeEnvironment, "e\U000e0001")
+	parents, err := r.parents(dynamic.Subject{ID: group.Resource("Applications.Core/extenders", "x"), Owner: core.Owner{Namespace: "a\ab"}}, group.Resource(TypeApplication, "shop"), environment)
+	if err != nil || len(parents) != 2 {
+		t.Fatalf("%v, %v", parents, err)
+	}
+	var got struct {
+		Environment string
+		Extensions  []struct{ Kind, Namespace string }
+	}
+	if err := json.Unmarshal(parents[1].Properties, &got); err != nil {
+		t.Fatalf("K-5: %q: %v", parents[1].Properties, err)
+	}
+	if got.Environment != environment.String() || len(got.Extensions) != 1 || got.Extensions[0].Namespace != "a\ab" {
+		t.Errorf("K-5: %+v", got)
 	}
 }
