@@ -182,3 +182,41 @@ func TestRecipeDeadline_D47(t *testing.T) {
 	}
 	a.succeed(a.want(a.send("PUT", made("quick"), withEnv(map[string]any{})), 201))
 }
+
+// The end of an operation that waits for others is theirs, too: a cascade that is
+// canceled stops deleting.
+func TestCancelCascade_D20(t *testing.T) {
+	t.Parallel()
+	removing := make(chan struct{}, 10)
+	d := &driver{
+		execute: func(ctx context.Context, run recipe.Run) (recipe.Result, error) {
+			o := output(run.Owner.Name())
+			return recipe.Result{Definition: run.Definition, Outputs: []core.Output{o}}, run.Record(ctx, []core.Output{o}, nil)
+		},
+		remove: func(ctx context.Context, _ []core.Output) error {
+			removing <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		},
+	}
+	a := start(t, Options{Recipes: engine(d), Workers: 1})
+	for _, name := range []string{"a", "b"} {
+		a.succeed(a.want(a.send("PUT", made(name), withEnv(map[string]any{})), 201))
+	}
+	cascade := a.want(a.send("DELETE", version(envID+"?cascade=true", ucp), nil), 202)
+	<-removing // by the only worker: the cascade is parked, and one of the two waits
+	got := a.want(a.send("POST", version(statuses+"/"+cascade.operationID()+"/cancel", ucp), `{}`), 202)
+	if got.body["status"] != "Canceled" {
+		t.Errorf("D-20: the cascade is %s", got.raw)
+	}
+	for _, name := range []string{"a", "b"} {
+		list := a.want(a.send("GET", version(statuses+"?resource="+group+"/providers/"+madeType+"/"+name, ucp), nil), 200)
+		child, _ := dig(list.body["value"].([]any)[0], "name").(string)
+		end := a.want(a.send("GET", version(statuses+"/"+child, ucp), nil, "Prefer", "wait=20"), 200)
+		if end.body["status"] != "Canceled" || dig(end.body, "error", "code") != "OperationCanceled" {
+			t.Errorf("D-20: the deletion of %s is %s", name, end.raw)
+		}
+		a.want(a.send("GET", made(name), nil), 200)
+	}
+	a.want(a.send("GET", version(envID, ucp), nil), 200)
+}
