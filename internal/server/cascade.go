@@ -32,6 +32,10 @@ const typeCascade = "System.Resources/deletions"
 // faster than it is deleted ends it.
 const maxRounds = 12
 
+// maxWaits bounds how often it waits for deletions, for the same reason: each
+// wait takes two fences, and is no attempt.
+const maxWaits = 24
+
 // target is what a cascade deletes: a scope or a resource, or a registration.
 type target struct {
 	ID string `json:"id,omitempty"`
@@ -121,6 +125,9 @@ func (s *Server) cascade(ctx context.Context, job *operation.Job) (operation.Out
 				return fail(err)
 			}
 			return operation.Outcome{Removed: true}, nil
+		}
+		if job.Operation.Fence > 2*maxWaits {
+			break
 		}
 		begun, err := s.deleteUsers(ctx, job, users)
 		if err != nil {

@@ -253,6 +253,30 @@ func TestCascadeFails_D6(t *testing.T) {
 	a.want(a.send("GET", version(envID, ucp), nil), 404)
 }
 
+// A cascade ends although what uses its target is made again each time.
+func TestCascadeEnds_D6(t *testing.T) {
+	t.Parallel()
+	var a *api
+	var count atomic.Int32
+	d := &driver{
+		execute: func(ctx context.Context, run recipe.Run) (recipe.Result, error) {
+			o := output(run.Owner.Name())
+			return recipe.Result{Definition: run.Definition, Outputs: []core.Output{o}}, run.Record(ctx, []core.Output{o}, nil)
+		},
+		remove: func(context.Context, []core.Output) error {
+			a.await(a.send("PUT", made(fmt.Sprint("again", count.Add(1))), withEnv(map[string]any{})))
+			return nil
+		},
+	}
+	a = start(t, Options{Recipes: engine(d)})
+	a.succeed(a.want(a.send("PUT", made("first"), withEnv(map[string]any{})), 201))
+	end := a.await(a.want(a.send("DELETE", version(envID+"?cascade=true", ucp), nil), 202))
+	if n := count.Load(); end.body["status"] != "Failed" || !strings.Contains(end.raw, "made again as fast as it is deleted") || n > 30 {
+		t.Errorf("D-6: after %d deletions the cascade is %s", n, end.raw)
+	}
+	a.want(a.send("GET", version(envID, ucp), nil), 200)
+}
+
 var useOfDeletions = store.Use{Type: "System.Resources/deletions"}
 
 func uniqueIDs(ids []core.ID) map[string]bool {
