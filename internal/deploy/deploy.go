@@ -186,6 +186,9 @@ func scopeOf(r *template.Resource, base extension.Scope) (extension.Scope, error
 	}
 	s := base
 	s.Extension = r.Extension.Provider
+	if len(r.Extension.Unknown) > 0 {
+		return s, r.Extension.Errorf("the configuration of the import %q must be known before the deployment starts; it may not use reference()", r.Extension.Alias)
+	}
 	for key, v := range r.Extension.Config {
 		text, ok := v.(string)
 		if v == nil || ok && text == "" {
