@@ -110,7 +110,7 @@ func ends(edges []store.GraphEdge, nodes int, leaving bool) incidence {
 }
 
 func stands(outputs []string, id string) bool {
-	return slices.ContainsFunc(outputs, func(o string) bool { return strings.ToLower(o) == strings.ToLower(id) })
+	return slices.ContainsFunc(outputs, func(o string) bool { return strings.EqualFold(o, id) })
 }
 
 func outputs(list []string) ([]wire.GraphOutput, error) {

@@ -44,15 +44,6 @@ func compiled(t *testing.T, root, under string, match *regexp.Regexp) []string {
 	return files
 }
 
-// anything answers every question about the live state with a value that has
-// whatever is asked of it: it stands for a cloud.
-type anything struct{ plans map[*Resource]*Plan }
-
-func (a anything) Reference(r *Resource) (map[string]any, error) {
-	return nil, errLive
-}
-func (a anything) Ask(Question) (any, error) { return nil, errLive }
-
 var errLive = errors.New("needs a live resource")
 
 // sample makes a value for a parameter that has no default.

@@ -130,7 +130,7 @@ type Plan struct {
 }
 
 // budget is what one run may cost, its nested deployments included.
-type budget struct{ steps, bytes, resources atomic.Int64 }
+type budget struct{ steps, bytes atomic.Int64 }
 
 // Resource is one resource of a plan.
 type Resource struct {
@@ -167,10 +167,9 @@ type Resource struct {
 	// Line is where it stands in the template.
 	Line int
 
-	n      *node
-	loops  []loop
-	order  int
-	serial []*Resource
+	n     *node
+	loops []loop
+	order int
 }
 
 // Loops returns the names and indices of the loops that the resource is made

@@ -47,7 +47,6 @@ type system struct {
 	cluster *clustertest.Cluster
 	ns      string
 	url     string
-	metrics string
 	// answers are all HTTP answers but those of listSecrets; logs what both
 	// processes wrote; traces what they exported.
 	mu      sync.Mutex
