@@ -110,10 +110,14 @@ func New(baseURL string, o Options) *Client {
 func (c *Client) URL() string { return c.base.String() }
 
 // transporter sends the SDK's requests through the client, whatever host they
-// name.
+// name, and only to what is below a plane: a resume token lies where users may
+// edit it, and must not hold a caller to a stream.
 type transporter struct{ c *Client }
 
 func (t transporter) Do(r *http.Request) (*http.Response, error) {
+	if !strings.Contains(strings.ToLower(r.URL.Path), "/planes/") {
+		return nil, core.Errorf(core.CodeBadRequest, "the resume token cannot be used: it names %s, which is no operation", r.URL.Path)
+	}
 	r.URL.Scheme, r.URL.Host, r.Host = t.c.base.Scheme, t.c.base.Host, ""
 	return t.c.send(r)
 }

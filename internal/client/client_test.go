@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -126,7 +127,12 @@ func TestPoll_GoesNowhereElse(t *testing.T) {
 	if n := stray.Load(); n != 0 {
 		t.Errorf("%d requests went to a host that a token named", n)
 	}
-	for _, broken := range []string{"", "{", `{"type":"x"}`, `{"type":"Resource","token":{}}`} {
+	status := regexp.MustCompile(`/planes/[^"?]+/operation(Statuses|Results)/[^"?]+`)
+	stream := status.ReplaceAllString(a.Token, "/watch/changes")
+	if stream == a.Token {
+		t.Fatalf("the token has no path to forge: %s", a.Token)
+	}
+	for _, broken := range []string{"", "{", `{"type":"x"}`, `{"type":"Resource","token":{}}`, stream} {
 		if done, err := c.Poll(t.Context(), broken); done || !core.IsCode(err, core.CodeBadRequest) {
 			t.Errorf("Poll(%q) = %v, %v; want BadRequest", broken, done, err)
 		}
