@@ -32,9 +32,11 @@ func (s *Store) migrate(ctx context.Context, config *pgx.ConnConfig) (err error)
 	if _, err := lock.Exec(ctx, `SELECT pg_advisory_lock($1)`, int64(migrationLock)); err != nil {
 		return s.fault("opened", err)
 	}
+	// What an extension of PostgreSQL brings along (managed databases have some) is nobody's data.
 	var ours, tables bool
 	if err := lock.QueryRow(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL,
-		EXISTS (SELECT 1 FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f'))`).Scan(&ours, &tables); err != nil {
+		EXISTS (SELECT 1 FROM pg_class c WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f')
+			AND NOT EXISTS (SELECT 1 FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = c.oid AND deptype = 'e'))`).Scan(&ours, &tables); err != nil {
 		return s.fault("read", err)
 	}
 	if !ours && tables {

@@ -420,6 +420,24 @@ func TestOpen(t *testing.T) {
 			}
 		}
 	})
+	t.Run("D-44 views of an extension are no tables of another program", func(t *testing.T) {
+		dsn := pgtest.Database(t)
+		conn, err := pgx.Connect(ctx, dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		if _, err := conn.Exec(ctx, `CREATE EXTENSION pg_stat_statements`); err != nil {
+			t.Fatal(err)
+		}
+		s, err := postgres.Open(ctx, dsn, postgres.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	foreign := pgtest.Database(t)
 	conn, err := pgx.Connect(ctx, foreign)
 	if err != nil {
