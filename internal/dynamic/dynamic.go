@@ -176,9 +176,17 @@ func (p *Provider) List(ctx context.Context, collection core.ID, apiVersion stri
 	if err != nil {
 		return nil, "", err
 	}
+	ids := make([]core.ID, len(found.Resources))
+	for i, r := range found.Resources {
+		ids[i] = r.ID
+	}
+	outputs, err := p.o.Store.OutputsOf(ctx, ids)
+	if err != nil {
+		return nil, "", err
+	}
 	out := make([]wire.Resource, len(found.Resources))
 	for i, r := range found.Resources {
-		if out[i], err = p.show(ctx, r, tv); err != nil {
+		if out[i], err = p.showWith(r, p.versionOf(r, tv), outputs[r.ID.Key()]); err != nil {
 			return nil, "", err
 		}
 	}

@@ -49,6 +49,9 @@ type Reader interface {
 	List(ctx context.Context, q Query) (Page, error)
 	// Outputs returns the inventory of a resource in the order it was planned.
 	Outputs(ctx context.Context, id core.ID) ([]core.Output, error)
+	// OutputsOf returns the inventories of many resources by [core.ID.Key], in
+	// one statement; a resource without outputs is not in the map.
+	OutputsOf(ctx context.Context, ids []core.ID) (map[string][]core.Output, error)
 	// Operation returns one operation, live or ended. NotFound if unknown.
 	Operation(ctx context.Context, id string) (core.Operation, error)
 	// Graph returns what belongs to root (an application, an environment, a

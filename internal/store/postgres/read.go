@@ -90,6 +90,22 @@ func (s *Store) Outputs(ctx context.Context, id core.ID) ([]core.Output, error) 
 	return out, s.fault("read", err)
 }
 
+// OutputsOf implements [store.Reader].
+func (s *Store) OutputsOf(ctx context.Context, ids []core.ID) (map[string][]core.Output, error) {
+	out := map[string][]core.Output{}
+	err := s.read(ctx, `SELECT r.key, `+outputsOf+` FROM unnest($1::text[]) AS r(key)
+		WHERE EXISTS (SELECT 1 FROM outputs u WHERE u.resource_key = r.key)`, []any{rows.Keys(ids)}, func(sc scan) error {
+		var key, outputs string
+		if err := sc(&key, &outputs); err != nil {
+			return err
+		}
+		inventory, err := rules.ParseOutputs(outputs)
+		out[key] = inventory
+		return err
+	})
+	return out, err
+}
+
 // List implements [store.Reader]. A page is one walk along one index from the
 // key after the page before: what is written meanwhile neither moves a row to
 // another page nor hides one.

@@ -105,6 +105,15 @@ func ResourceValues(r core.Resource, rowType string) ([]any, error) {
 	}, nil
 }
 
+// Keys are the keys of ids, as a parameter that is a list.
+func Keys(ids []core.ID) []string {
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = id.Key()
+	}
+	return keys
+}
+
 // Key is what an indexed id column keeps: NULL for none.
 func Key(id core.ID) any {
 	if id.IsZero() {

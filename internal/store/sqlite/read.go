@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"strings"
 
@@ -13,8 +14,9 @@ import (
 )
 
 const (
-	selectResource = `SELECT ` + rows.ResourceColumns + ` FROM resources r WHERE r.key = ?`
-	selectOutputs  = `SELECT ` + outputColumns + ` FROM outputs u WHERE u.resource_key = ? ORDER BY u.ordinal`
+	selectResource  = `SELECT ` + rows.ResourceColumns + ` FROM resources r WHERE r.key = ?`
+	selectOutputsOf = `SELECT ` + outputColumns + ` FROM outputs u WHERE u.resource_key IN (SELECT value FROM json_each(?)) ORDER BY u.resource_key, u.ordinal`
+	selectOutputs   = `SELECT ` + outputColumns + ` FROM outputs u WHERE u.resource_key = ? ORDER BY u.ordinal`
 )
 
 // prepared returns the read for a text, prepared once a connection.
@@ -96,6 +98,21 @@ func (s *Store) Outputs(ctx context.Context, id core.ID) ([]core.Output, error) 
 	err := s.readRows(ctx, selectOutputs, []any{id.Key()}, func(sc scan) error {
 		_, o, err := scanOutput(sc)
 		out = append(out, o)
+		return err
+	})
+	return out, err
+}
+
+// OutputsOf implements [store.Reader].
+func (s *Store) OutputsOf(ctx context.Context, ids []core.ID) (map[string][]core.Output, error) {
+	keys, err := json.Marshal(rows.Keys(ids))
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]core.Output{}
+	err = s.readRows(ctx, selectOutputsOf, []any{string(keys)}, func(sc scan) error {
+		key, o, err := scanOutput(sc)
+		out[key] = append(out[key], o)
 		return err
 	})
 	return out, err

@@ -26,6 +26,9 @@ var outputCases = map[string]func(*fixture){
 			got, err := f.Outputs(f.ctx, ext("G", "A"))
 			f.wantCode(err, "", "outputs")
 			f.same(outputs, got, "inventory")
+			many, err := f.OutputsOf(f.ctx, []core.ID{ext("g", "none"), ext("G", "A")})
+			f.wantCode(err, "", "outputs of many")
+			f.same(map[string][]core.Output{ext("g", "a").Key(): outputs}, many, "inventories by key")
 		}
 		z := core.Output{ID: secret("z"), LocalID: "Last", State: core.OutputPlanned, Managed: true}
 		y := core.Output{ID: core.KubernetesID("local", "demo", "apps", "Deployment", "y"), LocalID: "web", State: core.OutputPlanned, Managed: true,
@@ -59,6 +62,12 @@ var outputCases = map[string]func(*fixture){
 			f.wantCode(err, "", "outputs")
 			f.same([]core.Output{{ID: secret("s"), LocalID: name}}, got, "outputs of "+name)
 		}
+		many, err := f.OutputsOf(f.ctx, []core.ID{ext("g", "a"), ext("g", "b")})
+		f.wantCode(err, "", "outputs of both")
+		f.same(map[string][]core.Output{
+			ext("g", "a").Key(): {{ID: secret("s"), LocalID: "a"}},
+			ext("g", "b").Key(): {{ID: secret("s"), LocalID: "b"}},
+		}, many, "outputs of both")
 	},
 	"an inventory of nothing is empty": func(f *fixture) {
 		f.start([]string{"g"})
