@@ -378,6 +378,8 @@ func TestHandBack_replaced_K7(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.awaitNoResource(t, containerID(s.group(), "web"), containerVersion)
+			// The resource goes first, what stands on the object after it.
+			d = s.awaitDeployment(t, d, "handed back", func(d *appsv1.Deployment) bool { return !ours(d) })
 			d = s.awaitRolledOut(t, d)
 			if ours(d) {
 				t.Errorf("left behind: %s", show(d))
