@@ -37,7 +37,7 @@ func Delete(ctx context.Context, resolver extension.Resolver, outputs []core.Out
 		if err := json.Unmarshal(outputs[i].Handle, &h); err != nil {
 			return core.Errorf(core.CodeInternal, "the record of %s cannot be read: %w", outputs[i].ID, err)
 		}
-		target, err := resolver.Resolve(ctx, h.Scope)
+		target, err := resolver.Resolve(ctx, h.Scope, nil)
 		if err != nil {
 			return err
 		}

@@ -144,7 +144,7 @@ func prepare(ctx context.Context, p *template.Plan, o Options) ([]*step, error) 
 		}
 		target := targets[scope]
 		if target == nil {
-			if target, err = o.Resolver.Resolve(ctx, scope); err != nil {
+			if target, err = o.Resolver.Resolve(ctx, scope, nil); err != nil {
 				return nil, err
 			}
 			targets[scope] = target

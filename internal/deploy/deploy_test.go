@@ -71,7 +71,7 @@ func (b *bench) take() []string {
 	return log
 }
 
-func (b *bench) Resolve(_ context.Context, s extension.Scope) (extension.Target, error) {
+func (b *bench) Resolve(_ context.Context, s extension.Scope, _ extension.Secrets) (extension.Target, error) {
 	return &noted{b.cluster.Target(s.Namespace), b}, nil
 }
 

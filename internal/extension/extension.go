@@ -40,6 +40,12 @@ type Ref struct {
 	// UID is the target's own mark of this very object, "" before it is made.
 	// Deletion carries it as a precondition.
 	UID string `json:"uid,omitempty"`
+	// ConfigID is the mark of the very place the resource is in, as
+	// [Target.ConfigID] answered when it was made; "" where it is not known.
+	ConfigID string `json:"configId,omitempty"`
+	// Unverified says that whoever asks for a deletion knows neither uid nor
+	// owner: what has the name is deleted.
+	Unverified bool `json:"unverified,omitempty"`
 	// Owner is the control plane's resource it was made for. A resource
 	// without UID, planned and perhaps made by a run that was killed, is
 	// deleted only when the target finds this stamp on it.
@@ -68,27 +74,69 @@ type Target interface {
 	// Get returns the live resource; NotFound if there is none.
 	Get(ctx context.Context, ref Ref) (State, error)
 	// Delete removes and waits until it is gone, with what it made itself. A missing resource, and one
-	// whose uid is another, are already deleted: no error.
+	// whose uid is another, are already deleted: no error. A ref of another
+	// place (its ConfigID is not the target's) is an error of CodeWrongTarget,
+	// and nothing is deleted (S-32).
 	Delete(ctx context.Context, ref Ref) error
+	// ConfigID is the mark of this very place, which a change of address or
+	// credentials does not change: for Kubernetes the uid of the namespace
+	// kube-system. "" where reading it is forbidden: deletions are then
+	// unverified (S-48).
+	ConfigID(ctx context.Context) (string, error)
 }
+
+// Codes of errors about targets and scopes, beside core.CodeTarget.
+const (
+	// CodeWrongTarget: the same reference leads to another place than before.
+	CodeWrongTarget core.Code = "TargetMismatch"
+	// CodeScopeGone: the owner that a scope names does not exist any more, and
+	// all inside it went with it (S-31).
+	CodeScopeGone core.Code = "ScopeNotFound"
+	// CodeCredentialsNeeded: the credentials of the scope are not stored, and
+	// were not supplied with this request (S-37, S-45).
+	CodeCredentialsNeeded core.Code = "CredentialsNeeded"
+)
 
 // CodeNotReady is the code of a resource that was applied and did not become
 // ready: its error says what the target reports.
 const CodeNotReady core.Code = "ResourceNotReady"
 
+// Secrets are the secret entries of a configuration, by name: the kubeConfig
+// of a UserOwned scope, the secure entries of another extension's. They come
+// with a request, stay in the process and are never stored, logged or answered.
+type Secrets map[string]any
+
 // Resolver turns a reference to a scope into a Target.
 type Resolver interface {
 	// Resolve returns the target of a scope. An unknown, unreachable or
-	// forbidden one is an error of core.CodeTarget that names it.
-	Resolve(ctx context.Context, s Scope) (Target, error)
+	// forbidden one is an error of core.CodeTarget (or one of the codes above)
+	// that names it, and the action that failed. secrets are nil for a scope
+	// that needs none. Calls for one scope are one request for credentials.
+	Resolve(ctx context.Context, s Scope, secrets Secrets) (Target, error)
 }
 
-// Scope refers to where resources live, without credentials.
+// Scope refers to where resources live, without credentials. It is stored, and
+// is comparable: two equal scopes are one place.
 type Scope struct {
-	// Extension is "Kubernetes" or another registered name.
+	// Extension is "Kubernetes" or another registered name; Version as a
+	// template names it, "" for none.
 	Extension string `json:"extension"`
+	Version   string `json:"version,omitempty"`
+	// Type is that of the scope in an import's configuration (S-2):
+	// AzureResourceManager, Radial or UserOwned. "" is Cluster.
+	Type string `json:"type,omitempty"`
+	// ID is the owner's, of the types AzureResourceManager and Radial, as it
+	// was written.
+	ID string `json:"id,omitempty"`
+	// Fingerprint of a UserOwned scope is the ConfigID of its cluster (S-38).
+	Fingerprint string `json:"fingerprint,omitempty"`
+	// CredentialType is Admin or User; "" is Admin.
+	CredentialType string `json:"credentialType,omitempty"`
 	// Cluster is the member cluster's name, "local" for the server's own.
 	Cluster string `json:"cluster,omitempty"`
 	// Namespace is the default namespace, for extensions that know one.
 	Namespace string `json:"namespace,omitempty"`
+	// Config is the rest of the configuration, without secrets: a JSON object
+	// with sorted keys, "" for none.
+	Config string `json:"config,omitempty"`
 }

@@ -66,8 +66,8 @@ type resolver struct {
 }
 
 // Resolve implements [extension.Resolver].
-func (r *resolver) Resolve(ctx context.Context, s extension.Scope) (extension.Target, error) {
-	t, err := r.r.Resolve(ctx, s)
+func (r *resolver) Resolve(ctx context.Context, s extension.Scope, secrets extension.Secrets) (extension.Target, error) {
+	t, err := r.r.Resolve(ctx, s, secrets)
 	if err != nil {
 		return nil, err
 	}
@@ -133,4 +133,12 @@ func (t *target) Delete(ctx context.Context, ref extension.Ref) error {
 	err := t.t.Delete(ctx, ref)
 	done(err)
 	return err
+}
+
+// ConfigID implements [extension.Target].
+func (t *target) ConfigID(ctx context.Context) (string, error) {
+	ctx, done := t.step(ctx, "configId", "")
+	id, err := t.t.ConfigID(ctx)
+	done(err)
+	return id, err
 }

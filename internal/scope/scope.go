@@ -41,7 +41,7 @@ func NewResolver(clusters map[string]Connect) *Resolver {
 }
 
 // Resolve implements extension.Resolver. The empty cluster is the server's own.
-func (r *Resolver) Resolve(ctx context.Context, s extension.Scope) (extension.Target, error) {
+func (r *Resolver) Resolve(ctx context.Context, s extension.Scope, _ extension.Secrets) (extension.Target, error) {
 	if !strings.EqualFold(s.Extension, Kubernetes) {
 		return nil, core.Errorf(core.CodeTarget, "there is no extension %q: templates can import %s", s.Extension, Kubernetes)
 	}

@@ -23,7 +23,7 @@ func TestResolve(t *testing.T) {
 		"far": func(context.Context) (*kubernetes.Cluster, error) { return nil, errors.New("its agent is away") },
 	})
 	for _, cluster := range []string{"local", "", "LOCAL"} {
-		if _, err := r.Resolve(t.Context(), extension.Scope{Extension: "kubernetes", Cluster: cluster, Namespace: "n"}); err != nil {
+		if _, err := r.Resolve(t.Context(), extension.Scope{Extension: "kubernetes", Cluster: cluster, Namespace: "n"}, nil); err != nil {
 			t.Errorf("cluster %q: %v", cluster, err)
 		}
 	}
@@ -38,12 +38,12 @@ func TestResolve(t *testing.T) {
 		"unusable cluster":  {extension.Scope{Extension: "Kubernetes", Cluster: "far"}, `cluster "far" cannot be used: its agent is away`},
 		"unknown extension": {extension.Scope{Extension: "Helm"}, `there is no extension "Helm"`},
 	} {
-		if _, err := r.Resolve(t.Context(), c.scope); core.CodeOf(err) != core.CodeTarget || !strings.Contains(err.Error(), c.want) {
+		if _, err := r.Resolve(t.Context(), c.scope, nil); core.CodeOf(err) != core.CodeTarget || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
 	// Resolving reaches out to nothing; the first call does, and names the cluster.
-	target, err := r.Resolve(t.Context(), extension.Scope{Extension: "Kubernetes", Namespace: "n"})
+	target, err := r.Resolve(t.Context(), extension.Scope{Extension: "Kubernetes", Namespace: "n"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,6 +47,7 @@ type Cluster struct {
 
 	mu    sync.Mutex
 	kinds map[schema.GroupVersion]map[string]kind // discovery, by kind's name
+	uid   string                                  // of kube-system, once read
 }
 
 // kind is what has to be known of a kind to address its objects.

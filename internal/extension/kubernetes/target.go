@@ -20,8 +20,6 @@ type Target struct {
 	namespace string
 }
 
-var _ extension.Target = (*Target)(nil)
-
 // addressed is an object with the way to it.
 type addressed struct {
 	gvk    schema.GroupVersionKind
