@@ -1,0 +1,207 @@
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/extension"
+	"github.com/radial-project/radial/internal/template"
+)
+
+// ResourceAPI is the control plane's own resources, as a deployment reads and
+// writes them (S-49). Writes are made on behalf of the running operation and of
+// who asked for the deployment.
+type ResourceAPI interface {
+	// Get returns a resource as the API answers it; NotFound if there is none.
+	Get(ctx context.Context, id core.ID, apiVersion string) (map[string]any, error)
+	// Preview validates a write and answers what it would make, without making
+	// it: {id, name, type, properties, …}.
+	Preview(ctx context.Context, id core.ID, apiVersion string, body map[string]any) (map[string]any, error)
+	// Put creates or replaces (with patch: merges into) a resource. operation is
+	// "" when the answer is final, else what to wait for.
+	Put(ctx context.Context, id core.ID, apiVersion string, body map[string]any, patch bool) (resource map[string]any, operation string, err error)
+	// Delete deletes; a resource that is gone is no error.
+	Delete(ctx context.Context, id core.ID, apiVersion string) (operation string, err error)
+	// Operation reads an operation that Put or Delete began.
+	Operation(ctx context.Context, operation string) (core.Operation, error)
+	// Await returns when the operation has ended, or ctx.
+	Await(ctx context.Context, operation string) (core.Operation, error)
+	// Ask answers list… functions and other actions (listSecrets).
+	Ask(ctx context.Context, id core.ID, apiVersion, action string, args map[string]any) (any, error)
+}
+
+// Request is a deployment to be run, validated or previewed.
+type Request struct {
+	// ID is the deployment's own id, zero where no control plane keeps it. Name
+	// is its name.
+	ID   core.ID
+	Name string
+	// Template is the text of the template.
+	Template []byte
+	// Parameters are values by name, ExtensionConfigs and ExternalInputs as
+	// [template.Options] has them.
+	Parameters       map[string]any
+	ExtensionConfigs map[string]map[string]any
+	ExternalInputs   map[string]any
+	// Scope is the resource group that control-plane resources are made in; At
+	// is a scope of another plane, as text.
+	Scope    core.ID
+	At       string
+	Location string
+	// Base is where resources go whose import says no scope: the cluster and
+	// namespace of the server or of the environment.
+	Base extension.Scope
+	// Owner is stamped on what is made: a stack's or a recipe's id. Zero stamps
+	// nothing: a plain deployment owns nothing it makes.
+	Owner core.ID
+	// Run names this run: all attempts of one operation have the same. What the
+	// journal says was made in this run is not made again (S-45).
+	Run string
+	// Started is utcNow(), Seed what newGuid() is derived from, the same for all
+	// attempts: 32 random bytes, a secret.
+	Started time.Time
+	Seed    []byte
+	// Previous are the journal's entries before this attempt.
+	Previous []core.Output
+	// Record keeps entries: all planned ones in one commit before the first
+	// resource is made, outcomes in batches. nil keeps nothing.
+	Record Record
+	// Secret answers references to key stores; nil refuses them.
+	Secret func(template.SecretReference) (string, error)
+	// Secrets are credentials that came with the request and stand in no
+	// template, such as kubeConfigs for the deletion under UserOwned scopes, by
+	// the scope's fingerprint ("" is for any).
+	Secrets map[string]extension.Secrets
+	// Progress is told of every step; it may be nil and is called from one
+	// goroutine at a time.
+	Progress func(Event)
+	// Park makes Deploy return with [Result].Waiting when nothing but operations
+	// of the control plane is left to wait for, instead of waiting.
+	Park bool
+	// Parallel bounds the resources in flight; 0 is 16.
+	Parallel int
+}
+
+// Event is one step of a deployment on its way, for people and for the list of
+// its operations. It holds no secret.
+type Event struct {
+	Time time.Time `json:"time"`
+	// Deployment is the path of names of nested deployments, "" at the root.
+	Deployment string `json:"deployment,omitempty"`
+	// Symbol and Type are the resource's in its template.
+	Symbol string `json:"symbol,omitempty"`
+	Type   string `json:"type,omitempty"`
+	ID     string `json:"id,omitempty"`
+	// Operation is Create, Read, Delete, Action or EvaluateDeploymentOutput.
+	Operation string `json:"operation"`
+	// State is Running, Succeeded, Failed, Canceled or NotRun.
+	State    string        `json:"state"`
+	Duration time.Duration `json:"duration,omitempty"`
+	// Text says what happens, in a few words.
+	Text  string      `json:"text,omitempty"`
+	Error *core.Error `json:"error,omitempty"`
+}
+
+// Affected is one resource that a deployment made or deleted, as deployments
+// and stacks answer and keep it (S-15, S-26). It holds no secret.
+type Affected struct {
+	// Scope is that of an extension's resource, nil for the control plane's own.
+	Scope *Scope `json:"scope,omitempty"`
+	// ID is S-12's for an extension's resource, else the resource's id.
+	ID string `json:"id"`
+	// Alias, Extension and Version are those of its import.
+	Extension string `json:"extension,omitempty"`
+	Version   string `json:"version,omitempty"`
+	// Config is the import's configuration beside the scope, without secrets.
+	Config      map[string]any  `json:"config,omitempty"`
+	Type        string          `json:"type,omitempty"`
+	APIVersion  string          `json:"apiVersion,omitempty"`
+	Identifiers json.RawMessage `json:"identifiers,omitempty"`
+	// Identity is what makes its deletion safe, nil when it is not known.
+	Identity *Identity `json:"identity,omitempty"`
+	// Output is its id in the graph (/planes/kubernetes/…).
+	Output string `json:"output,omitempty"`
+	Symbol string `json:"symbol,omitempty"`
+	// DependsOn are the IDs (with their scopes' keys) that it needs: deletion
+	// takes dependants first.
+	DependsOn []string `json:"dependsOn,omitempty"`
+	// Unverified marks a deletion that no identity vouched for; Note says what is
+	// worth saying, such as that the owner is gone.
+	Unverified bool        `json:"unverified,omitempty"`
+	Note       string      `json:"note,omitempty"`
+	Error      *core.Error `json:"error,omitempty"`
+}
+
+// Scope is the scope of a resource as it is kept and answered.
+type Scope struct {
+	Type        string `json:"type"`
+	ID          string `json:"id,omitempty"`
+	Fingerprint string `json:"fingerprint,omitempty"`
+}
+
+// Identity is the cluster's mark and the object's own.
+type Identity struct {
+	ConfigID string `json:"configId,omitempty"`
+	UID      string `json:"uid,omitempty"`
+}
+
+// Result is what came of a deployment, of a failed one too.
+type Result struct {
+	// Waiting says that it has not ended: see [Request].Park.
+	Waiting bool
+	// Outputs are the template's, in its order.
+	Outputs []template.Output
+	// Resources are all that were made, those of nested deployments included,
+	// sorted by id (S-16). Of a failed deployment they are those made so far.
+	Resources []Affected
+	// Deleted is the answer to deletedResources; one that failed has Error.
+	Deleted []Affected
+	// Journal are the entries that the inventory should hold now.
+	Journal []core.Output
+	// Deployments are the nested ones, by path.
+	Deployments []Nested
+	Warnings    []string
+}
+
+// Nested is a nested deployment that ended.
+type Nested struct {
+	ID      core.ID
+	Path    string
+	State   core.State
+	Outputs []template.Output
+	Error   *core.Error
+	Started time.Time
+	Ended   time.Time
+}
+
+// Validation is the answer to validate: every resource with the id that the
+// deployment will report (S-13), as far as it is known before.
+type Validation struct {
+	Resources []Affected
+	// Unknown are symbols whose id needs a running deployment.
+	Unknown []string
+}
+
+// Change is one resource of a what-if (S-46).
+type Change struct {
+	Affected
+	// Kind is Create, Delete, Modify, NoChange, Ignore, Deploy or Unsupported.
+	Kind string `json:"changeType"`
+	// Properties are the changes of a Modify.
+	Properties []PropertyChange `json:"delta,omitempty"`
+	Before     map[string]any   `json:"before,omitempty"`
+	After      map[string]any   `json:"after,omitempty"`
+	Reason     string           `json:"unsupportedReason,omitempty"`
+}
+
+// PropertyChange is one property of a change: Kind is Create, Delete, Modify,
+// Array or NoEffect.
+type PropertyChange struct {
+	Path     string           `json:"path"`
+	Kind     string           `json:"propertyChangeType"`
+	Before   any              `json:"before,omitempty"`
+	After    any              `json:"after,omitempty"`
+	Children []PropertyChange `json:"children,omitempty"`
+}
