@@ -308,7 +308,7 @@ func (p *Plan) identity(r *Resource, config, props map[string]any) (ExtensionID,
 		return id, r.n.get("id").errorf("the id does not fit the resource: by its import and properties it is %s", id)
 	}
 	for _, d := range p.Deleted {
-		if d.ID.Equal(id) && sameScope(d.Extension, r.Extension, config) {
+		if d.Extension != nil && d.ID.Equal(id) && sameScope(d.Extension, r.Extension, config) {
 			return id, r.Errorf("%s is in deletedResources too: a resource is deployed or deleted, not both", id)
 		}
 	}
@@ -329,68 +329,6 @@ func sameScope(a, b *Extension, bConfig map[string]any) bool {
 	case sa == nil || sb == nil:
 		return sa == nil && sb == nil
 	}
-	return sa.Type == sb.Type && strings.EqualFold(sa.ID, sb.ID) && sa.KubeConfig == sb.KubeConfig
-}
-
-// Deletion is one entry of deletedResources.
-type Deletion struct {
-	Extension *Extension
-	ID        ExtensionID
-	// Type and Name are those of the id; Namespace is "" for what lives in
-	// none. APIVersion is "" when the template does not say it.
-	Type, APIVersion, Name, Namespace string
-	// Identity is what the caller knows of the very object to delete, such as
-	// the cluster's and the object's uid; nil makes the deletion unverified.
-	Identity map[string]any
-	n        *node
-}
-
-// Errorf makes an error at the entry's place in the template.
-func (d *Deletion) Errorf(format string, args ...any) *core.Error {
-	return invalid(d.n.path(), d.n.line, d.n.col, format, args...)
-}
-
-func (p *Plan) readDeleted(e *evaluator) error {
-	seen := map[string]*Deletion{}
-	for _, n := range p.t.deleted {
-		alias := n.get("import")
-		if alias == nil {
-			alias = n.get("extension")
-		}
-		d := &Deletion{Extension: p.extensions[strings.ToLower(alias.text)], n: n}
-		text, err := e.text(n.get("id"), "the id")
-		if err != nil {
-			return err
-		}
-		if d.ID, err = ParseExtensionID(text); err != nil {
-			return n.get("id").errorf("%v", err)
-		}
-		if !strings.EqualFold(d.ID.Provider, d.Extension.Provider) {
-			return n.get("id").errorf("the id is of the provider %s, the import %q of %s", d.ID.Provider, d.Extension.Alias, d.Extension.Provider)
-		}
-		if d.APIVersion, err = e.text(n.get("apiVersion"), "apiVersion"); err != nil {
-			return err
-		}
-		d.Type, d.Namespace, d.Name = d.ID.Get(KeyType), d.ID.Get(KeyNamespace), d.ID.Get(KeyName)
-		if t, v, ok := strings.Cut(d.Type, "@"); ok {
-			d.Type, d.APIVersion = t, v
-		}
-		if m := n.get("identity"); m != nil {
-			v, err := e.start(m, "the identity")
-			if err != nil {
-				return err
-			}
-			o, ok := v.(*Object)
-			if !ok {
-				return m.errorf("the identity must be an object")
-			}
-			d.Identity = Export(o).(map[string]any)
-		}
-		if other := seen[d.ID.Key()]; other != nil && sameScope(other.Extension, d.Extension, d.Extension.Config) {
-			return n.errorf("%s stands twice in deletedResources", d.ID)
-		}
-		seen[d.ID.Key()] = d
-		p.Deleted = append(p.Deleted, d)
-	}
-	return nil
+	return sa.Type == sb.Type && strings.EqualFold(sa.ID, sb.ID) && sa.KubeConfig == sb.KubeConfig && sa.Fingerprint == sb.Fingerprint &&
+		strings.EqualFold(sa.CredentialType, sb.CredentialType)
 }

@@ -134,6 +134,10 @@ type Scope struct {
 	// Secure says that KubeConfig comes from a secure parameter, not from text
 	// in the template.
 	Secure bool
+	// Fingerprint of a UserOwned scope is the mark of its cluster, where the
+	// template has it in the place of the kubeConfig or beside it: as a stack
+	// remembers the scope.
+	Fingerprint string
 	// CredentialType is Admin or User, "" when nothing is said.
 	CredentialType string
 }
@@ -225,12 +229,15 @@ func (x *Extension) readScope(s *Scope, m map[string]any, read func(map[string]a
 	}
 	sort.Strings(names)
 	for _, k := range names {
-		if !strings.EqualFold(k, "type") && !strings.EqualFold(k, want) {
+		if !strings.EqualFold(k, "type") && !strings.EqualFold(k, want) && (s.Type != ScopeUserOwned || !strings.EqualFold(k, "fingerprint")) {
 			return x.configErrorf("scope", "the scope of the import %q has a property %q: a scope of type %s has type and %s", x.Alias, k, s.Type, want)
 		}
 	}
 	value := read(m, want, want+" of the scope")
-	if value == "" && !x.isUnknown("/scope/"+want) {
+	if s.Type == ScopeUserOwned {
+		s.Fingerprint = read(m, "fingerprint", "fingerprint of the scope")
+	}
+	if value == "" && s.Fingerprint == "" && !x.isUnknown("/scope/"+want) {
 		return x.configErrorf("scope", "the scope of the import %q has no %s (a string)", x.Alias, want)
 	}
 	if s.Type == ScopeUserOwned {

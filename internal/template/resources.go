@@ -258,7 +258,8 @@ func (t *Template) isInner(r *node) (bool, error) {
 	return false, scope.errorf("the scope of a deployment's expressions is inner or outer")
 }
 
-// readDeleted reads deletedResources: what to delete, by import and id.
+// readDeleted reads deletedResources: what to delete, by import and id; without
+// an import it is a resource of the control plane.
 func (t *Template) readDeleted(root *node) error {
 	list := root.get("deletedResources")
 	if list == nil {
@@ -273,20 +274,20 @@ func (t *Template) readDeleted(root *node) error {
 		}
 		for _, m := range d.members {
 			switch strings.ToLower(m.key) {
-			case "import", "extension", "id", "identity", "type", "apiversion":
+			case "import", "extension", "id", "identity", "type", "apiversion", "identifiers", "dependson", "unmanage":
 			default:
-				return m.errorf("an entry of deletedResources has no member %q: it has import, id and identity", m.key)
+				return m.errorf("an entry of deletedResources has no member %q: it has import, id, identity, identifiers, type, apiVersion, dependsOn and unmanage", m.key)
 			}
 		}
-		alias := d.get("import")
-		if alias == nil {
-			alias = d.get("extension")
+		if alias := d.alias(); alias != nil {
+			if err := t.checkAlias(alias); err != nil {
+				return err
+			}
 		}
-		if alias == nil {
-			return d.errorf("an entry of deletedResources names its import")
-		}
-		if err := t.checkAlias(alias); err != nil {
-			return err
+		if needs := d.get("dependsOn"); needs != nil {
+			if err := needs.want("dependsOn", kindArray); err != nil {
+				return err
+			}
 		}
 		if id := d.get("id"); id == nil {
 			return d.errorf("an entry of deletedResources has an id")
@@ -296,4 +297,13 @@ func (t *Template) readDeleted(root *node) error {
 	}
 	t.deleted = list.items
 	return nil
+}
+
+// alias is the import that a resource or an entry of deletedResources names, nil
+// if it names none.
+func (n *node) alias() *node {
+	if a := n.get("import"); a != nil {
+		return a
+	}
+	return n.get("extension")
 }
