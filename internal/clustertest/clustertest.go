@@ -60,11 +60,14 @@ type Cluster struct {
 	output  *tail
 }
 
-var shared struct {
+// sharedCluster is a cluster that all tests of a package use.
+type sharedCluster struct {
 	once    sync.Once
 	cluster *Cluster
 	err     error
 }
+
+var shared, second sharedCluster
 
 // errMissing says that the devcluster has not been built.
 var errMissing = errors.New("devcluster is not built: run `make devcluster`, or set RADIAL_BIN to a directory that holds it")
@@ -80,30 +83,46 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Stop ends the cluster, if one was started: for a TestMain that has more to do
+// Stop ends the clusters that were started: for a TestMain that has more to do
 // than [Main].
 func Stop() error {
-	if shared.cluster == nil {
-		return nil
+	var errs []error
+	for _, s := range []*sharedCluster{&shared, &second} {
+		if s.cluster != nil {
+			errs = append(errs, s.cluster.stop())
+		}
 	}
-	return shared.cluster.stop()
+	return errors.Join(errs...)
 }
 
 // Start returns the package's cluster, starting it on the first call. It skips
 // the test when the devcluster is missing.
 func Start(tb testing.TB) *Cluster {
 	tb.Helper()
+	return shared.get(tb)
+}
+
+// Second returns another cluster, for tests in which it matters that two are
+// not one. It has an address, authorities and objects of its own; like the
+// first it is started on the first call and ends with the package's tests.
+func Second(tb testing.TB) *Cluster {
+	tb.Helper()
+	return second.get(tb)
+}
+
+func (s *sharedCluster) get(tb testing.TB) *Cluster {
+	tb.Helper()
 	if testing.Short() {
 		tb.Skip("needs a cluster; -short is set")
 	}
-	shared.once.Do(func() { shared.cluster, shared.err = start() })
+	s.once.Do(func() { s.cluster, s.err = start() })
 	switch {
-	case errors.Is(shared.err, errMissing) && os.Getenv("RADIAL_REQUIRE_TOOLS") != "1":
-		tb.Skip(shared.err)
-	case shared.err != nil:
-		tb.Fatalf("start devcluster: %v", shared.err)
+	case errors.Is(s.err, errMissing) && os.Getenv("RADIAL_REQUIRE_TOOLS") != "1":
+		tb.Skip(s.err)
+	case s.err != nil:
+		tb.Fatalf("start devcluster: %v", s.err)
 	}
-	return shared.cluster
+	return s.cluster
 }
 
 // Namespace makes a namespace whose name starts with prefix and ends in what no
