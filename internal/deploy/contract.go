@@ -37,6 +37,16 @@ type Request struct {
 	// Owner is stamped on what is made: a stack's or a recipe's id. Zero stamps
 	// nothing: a plain deployment owns nothing it makes.
 	Owner core.ID
+	// Kind is the kind of recipe that the deployment is of, kept in every handle;
+	// "" for a deployment of its own.
+	Kind string
+	// Resources are the control plane's own, written on behalf of this run; nil
+	// takes the engine's.
+	Resources ResourceAPI
+	// Preview asks every target, by a dry run, for all that is known before the
+	// first resource is made, so that what a target would refuse leaves nothing
+	// half made. It costs a call for each resource.
+	Preview bool
 	// Run names this run: all attempts of one operation have the same. What the
 	// journal says was made in this run is not made again (S-45).
 	Run string
