@@ -296,6 +296,11 @@ type Leased struct {
 	Outputs   []core.Output
 }
 
+// InputsSecret is the name among a resource's secrets of what only the operation
+// that runs on it may know, sealed: its inputs. It goes with the operation's end,
+// in the same transaction, however and by whomever that is ended.
+const InputsSecret = "$operation"
+
 // Ending is the end of an operation.
 type Ending struct {
 	Operation string

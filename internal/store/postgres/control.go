@@ -54,7 +54,7 @@ var (
 	// a worker whose lease ran out.
 	cutOperation = `WITH o AS (UPDATE operations SET state = $2, error = $3, ended = $4, worker = '', lease_until = 0, fence = fence + 1, parked = false, children = 0
 			WHERE id = $1 AND ended = 0 AND lease_until <= $4 RETURNING resource_key, resource_id, parent),
-		r AS (UPDATE resources SET state = $2, etag = $5 FROM o WHERE key = o.resource_key)
+		r AS (UPDATE resources SET state = $2, etag = $5, secrets = ` + withoutInputs + ` FROM o WHERE key = o.resource_key)
 		SELECT resource_id, parent, NULL::text, NULL::text[] FROM o`
 	selectOperation = `SELECT ` + rows.OperationColumns + ` FROM operations o WHERE o.id = $1`
 )

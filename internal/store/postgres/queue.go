@@ -320,12 +320,17 @@ var (
 	endRemoved = endOperation + `, r AS (DELETE FROM resources USING o WHERE resources.key = o.resource_key RETURNING resources.application_key,
 		ARRAY(SELECT p.key FROM resources p WHERE p.implicit AND p.key IN (resources.application_key, substring(o.resource_key FROM '^(.*)/providers/'))) AS parents)
 		SELECT o.resource_id, o.parent, r.application_key, r.parents FROM o LEFT JOIN r ON true`
-	endKept = endOperation + `, r AS (UPDATE resources SET state = $3, etag = $6 FROM o WHERE key = o.resource_key)
+	endKept = endOperation + `, r AS (UPDATE resources SET state = $3, etag = $6, secrets = ` + withoutInputs + ` FROM o WHERE key = o.resource_key)
 		SELECT resource_id, parent, NULL::text, NULL::text[] FROM o`
 	endReplaced = endOperation + `, r AS (UPDATE resources SET state = $3, etag = $6, properties = $7, status = $8, secrets = $9,
 		keyset = CASE WHEN $10::bigint < 0 THEN (SELECT min(version) FROM open_versions) ELSE nullif($10::bigint, 0) END FROM o WHERE key = o.resource_key)
 		SELECT resource_id, parent, NULL::text, NULL::text[] FROM o`
 )
+
+// withoutInputs takes [store.InputsSecret] out of a row's secrets. The text keeps
+// its form, which the search for sealed values goes by; no sealed value holds a
+// brace or a comma.
+const withoutInputs = `nullif(replace(regexp_replace(secrets, '"\` + store.InputsSecret + `":\{[^}]*\},?', ''), ',}', '}'), '{}')`
 
 // End implements [store.Queue].
 func (s *Store) End(ctx context.Context, e store.Ending) error {
@@ -339,7 +344,8 @@ func (s *Store) End(ctx context.Context, e store.Ending) error {
 		switch {
 		case e.Removed:
 		case e.Resource != nil:
-			secrets, err := rows.ToJSON(e.Resource.Secrets, len(e.Resource.Secrets) == 0)
+			kept := rules.WithoutInputs(e.Resource.Secrets)
+			secrets, err := rows.ToJSON(kept, len(kept) == 0)
 			if err != nil {
 				return core.Errorf(core.CodeInternal, "end operation %s: %w", e.Operation, err)
 			}

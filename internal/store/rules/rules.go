@@ -5,6 +5,8 @@
 package rules
 
 import (
+	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -185,4 +187,14 @@ func Fenced(op string, fence, newest int64, ended bool) *core.Error {
 		return core.Errorf(core.CodeFenced, "operation %s has ended: the work of fence %d no longer counts", op, fence).WithTarget(op)
 	}
 	return core.Errorf(core.CodeFenced, "operation %s is under fence %d now: the work of fence %d no longer counts", op, newest, fence).WithTarget(op)
+}
+
+// WithoutInputs are a resource's secrets when its operation has ended.
+func WithoutInputs(secrets map[string]json.RawMessage) map[string]json.RawMessage {
+	if _, ok := secrets[store.InputsSecret]; !ok {
+		return secrets
+	}
+	kept := maps.Clone(secrets)
+	delete(kept, store.InputsSecret)
+	return kept
 }

@@ -302,7 +302,8 @@ func (s *Store) endResource(t *tx, key string, id core.ID, e store.Ending) error
 		}
 		return t.removeEmptyParents(id, application.String, false)
 	case e.Resource != nil:
-		secrets, err := rows.ToJSON(e.Resource.Secrets, len(e.Resource.Secrets) == 0)
+		kept := rules.WithoutInputs(e.Resource.Secrets)
+		secrets, err := rows.ToJSON(kept, len(kept) == 0)
 		if err != nil {
 			return core.Errorf(core.CodeInternal, "end operation %s: %w", e.Operation, err)
 		}
@@ -314,7 +315,7 @@ func (s *Store) endResource(t *tx, key string, id core.ID, e store.Ending) error
 			string(e.State), s.etag(), rows.Text(e.Resource.Properties), rows.Text(e.Resource.Status), secrets, rows.Version(keyset), key)
 		return err
 	default:
-		_, err := t.exec(`UPDATE resources SET state = ?, etag = ? WHERE key = ?`, string(e.State), s.etag(), key)
+		_, err := t.exec(`UPDATE resources SET state = ?, etag = ?, secrets = nullif(json_remove(secrets, '$."`+store.InputsSecret+`"'), '{}') WHERE key = ?`, string(e.State), s.etag(), key)
 		return err
 	}
 }

@@ -174,6 +174,51 @@ var queueCases = map[string]func(*fixture){
 		before.State, before.ETag = core.StateCanceled, after.ETag
 		f.same(before, after, "resource")
 	},
+	"S-45 what only the operation may know goes with its end": func(f *fixture) {
+		f.start([]string{"g"})
+		sealed := func(w *store.Write) {
+			w.Resource.Secrets = map[string]jsonRaw{
+				"!a": jsonRaw(`{"$sealed":"AA=="}`), store.InputsSecret: jsonRaw(`{"$sealed":"AQ=="}`), "b": jsonRaw(`{"$sealed":"Ag=="}`),
+			}
+		}
+		only := func(w *store.Write) {
+			w.Resource.Secrets = map[string]jsonRaw{store.InputsSecret: jsonRaw(`{"$sealed":"AQ=="}`)}
+		}
+		last := func(w *store.Write) { sealed(w); delete(w.Resource.Secrets, "b") }
+		check := func(id core.ID, want map[string]jsonRaw) {
+			f.Helper()
+			r, _ := f.get(id)
+			f.same(want, r.Secrets, "secrets of "+id.Name())
+		}
+		kept := map[string]jsonRaw{"!a": jsonRaw(`{"$sealed":"AA=="}`), "b": jsonRaw(`{"$sealed":"Ag=="}`)}
+		// By a worker, with and without a row to write.
+		f.accept(ext("g", "a"), sealed)
+		check(ext("g", "a"), map[string]jsonRaw{"!a": kept["!a"], store.InputsSecret: jsonRaw(`{"$sealed":"AQ=="}`), "b": kept["b"]})
+		f.end(f.leaseOne(), core.StateFailed)
+		check(ext("g", "a"), kept)
+		f.accept(ext("g", "b"), sealed)
+		l := f.leaseOne()
+		r, _ := f.get(ext("g", "b"))
+		f.wantCode(f.End(f.ctx, store.Ending{Operation: l.Operation.ID, Fence: l.Operation.Fence, State: core.StateSucceeded, Resource: &r, Now: f.now}), "", "end")
+		check(ext("g", "b"), kept)
+		f.accept(ext("g", "c"), only)
+		f.end(f.leaseOne(), core.StateCanceled)
+		check(ext("g", "c"), nil)
+		f.accept(ext("g", "d"), last)
+		f.end(f.leaseOne(), core.StateFailed)
+		check(ext("g", "d"), map[string]jsonRaw{"!a": kept["!a"]})
+		// By nobody's: canceled and expired without a worker.
+		op := f.accept(ext("g", "e"), sealed)
+		_, err := f.cancel(op)
+		f.wantCode(err, "", "cancel")
+		check(ext("g", "e"), kept)
+		f.accept(ext("g", "f"), only)
+		f.now = f.now.Add(48 * time.Hour)
+		ended, err := f.Expire(f.ctx, store.Expiry{Error: byAlice, Now: f.now, Limit: 5})
+		f.wantCode(err, "", "expire")
+		f.same(1, len(ended), "expired")
+		check(ext("g", "f"), nil)
+	},
 	"a deletion that ends takes the row": func(f *fixture) {
 		f.start([]string{"g"})
 		f.write(ext("g", "a"))
