@@ -143,6 +143,9 @@ func wantedResource(r *arm.Request, read bool, canonical func(string) (string, b
 	if err != nil || len(id.Types) == 0 {
 		return want{Access: Access{Verb: Administer}}
 	}
+	if w, ok := wantedDeployment(r, id, read, action); ok {
+		return w
+	}
 	if name, ok := canonical(id.Type()); ok {
 		id = id.WithType(name)
 	}
@@ -169,6 +172,35 @@ func wantedResource(r *arm.Request, read bool, canonical func(string) (string, b
 		w.Verb = Govern
 	}
 	return w
+}
+
+// typeDeployment is the type of deployments. What one does is decided when it
+// does it, as its caller (see [Authorizer]): the ids that its template happens to
+// name take no right.
+const typeDeployment = "microsoft.resources/deployments"
+
+// wantedDeployment is for a deployment and what stands below it.
+func wantedDeployment(r *arm.Request, id core.ID, read bool, action string) (want, bool) {
+	t := strings.ToLower(id.Type())
+	own := id
+	if below, ok := strings.CutPrefix(t, typeDeployment); !ok || below != "" && below[0] != '/' {
+		return want{}, false
+	}
+	if len(own.Types) > 1 { // its operations
+		own.Types = own.Types[:1]
+	}
+	w := want{Access: Access{Write, own}}
+	switch {
+	case read && own.IsCollection():
+		w.Access = Access{Discover, id.Scope()}
+	case read, action == "exporttemplate":
+		w.Verb = Read
+	case r.Method == http.MethodPost && strings.HasPrefix(action, "list"):
+		w.Verb = Secrets
+	case r.Method == http.MethodDelete:
+		w.Verb = Delete
+	}
+	return w, true
 }
 
 // link is another resource that a body names, and what naming it takes.

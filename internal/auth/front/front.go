@@ -204,10 +204,17 @@ func (f *Front) Handler(next http.Handler) http.Handler {
 	if f.flags.Aggregate != "" {
 		next = aggregation.Handler(next)
 	}
-	return auth.Handler(next, auth.Options{
+	return auth.Handler(next, f.options())
+}
+
+// Authorizer decides for work that goes on after its request.
+func (f *Front) Authorizer() *auth.Authorizer { return auth.NewAuthorizer(f.options()) }
+
+func (f *Front) options() auth.Options {
+	return auth.Options{
 		Authenticator: f.authn, Assignments: f.assign, Root: f.root, Store: f.deps.Store,
 		Audit: f.log.Record, Canonical: f.deps.Canonical, Log: f.deps.Log,
-	})
+	}
 }
 
 // TLS is the configuration of the listener.
