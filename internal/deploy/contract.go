@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/radial-project/radial/internal/core"
@@ -125,14 +126,41 @@ type Affected struct {
 	Error      *core.Error `json:"error,omitempty"`
 }
 
-// Scope is the scope of a resource as it is kept and answered.
+// Key tells an affected resource from every other: two with the same key are
+// one resource. DependsOn is made of keys.
+func (a Affected) Key() string {
+	if a.Scope == nil {
+		return strings.ToLower(a.ID)
+	}
+	id := a.ID
+	if x, err := template.ParseExtensionID(a.ID); err == nil {
+		id = x.Key()
+	}
+	return a.Scope.Key() + id
+}
+
+// Scope is the scope of a resource as it is kept and answered. Type is one of
+// AzureResourceManager, Radial and UserOwned, or Cluster for a resource whose
+// import has no scope: it is where the request's Base says, and ID is the name
+// of that cluster.
 type Scope struct {
 	Type        string `json:"type"`
 	ID          string `json:"id,omitempty"`
 	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
-// Identity is the cluster's mark and the object's own.
+// Key is type and id (of a UserOwned scope the fingerprint) in lower case.
+func (s Scope) Key() string {
+	id := s.ID
+	if s.Fingerprint != "" {
+		id = s.Fingerprint
+	}
+	return strings.ToLower(s.Type + ":" + id)
+}
+
+// Identity is the cluster's mark and the object's own, as identity of an entry
+// of deletedResources has them too; there owner may stand beside them, the id
+// that the object was stamped with, for one whose uid was never learned.
 type Identity struct {
 	ConfigID string `json:"configId,omitempty"`
 	UID      string `json:"uid,omitempty"`
