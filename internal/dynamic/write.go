@@ -105,6 +105,7 @@ func (p *Provider) write(ctx context.Context, req Request, verb core.Verb, compo
 		}
 		if !tv.Synchronous() {
 			w.Operation = p.operation(id, verb, req.APIVersion, w)
+			w.Operation.Parent = req.Parent
 			w.Resource.State = core.StateAccepted
 		}
 		r, err := p.o.Store.Accept(ctx, w)
