@@ -58,6 +58,12 @@ func Add(ctx context.Context, v any) {
 	}
 }
 
+// From returns the values of the run of ctx, nil outside of one.
+func From(ctx context.Context) *Values {
+	values, _ := ctx.Value(contextKey{}).(*Values)
+	return values
+}
+
 // Text is [Values.Text] of the run of ctx.
 func Text(ctx context.Context, text string) string {
 	if values, ok := ctx.Value(contextKey{}).(*Values); ok {

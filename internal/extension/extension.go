@@ -57,6 +57,23 @@ type State struct {
 	Ref Ref
 	// Properties is the live object.
 	Properties map[string]any
+	// About is what a preview can say about its values, nil for nothing.
+	About *About
+	// Secret are JSON pointers of entries of [Scope].Config that the target
+	// keeps secret though the template does not: they are not to be stored.
+	Secret []string
+}
+
+// About are JSON pointers into the properties of a preview.
+type About struct {
+	// ReadOnly values are the target's, Immutable ones stay as they were made.
+	ReadOnly  []string
+	Immutable []string
+	// Unknown values show only when the resource is made; Calculated ones differ
+	// each time; Unevaluated ones were not known to whoever asked.
+	Unknown     []string
+	Calculated  []string
+	Unevaluated []string
 }
 
 // Target is a place where resources are made: a cluster, a cloud, a mailbox.
@@ -64,7 +81,9 @@ type State struct {
 // context does.
 type Target interface {
 	// Preview validates and answers what Apply would make, without making it.
-	// Its Ref names the resource before it exists: deterministic.
+	// Its Ref names the resource before it exists: deterministic; one whose
+	// target cannot know the name yet has a zero ID. A target that has nothing
+	// to say answers an error of CodePreviewNotSupported, which fails nothing.
 	Preview(ctx context.Context, r Resource) (State, error)
 	// Apply creates or updates, and waits until the resource is ready.
 	// Idempotent. A field that another manager owns is an error naming both; a
@@ -95,6 +114,11 @@ const (
 	// CodeCredentialsNeeded: the credentials of the scope are not stored, and
 	// were not supplied with this request (S-37, S-45).
 	CodeCredentialsNeeded core.Code = "CredentialsNeeded"
+	// CodePreviewNotSupported: the target has no preview of this resource. A
+	// deployment goes on, a what-if answers Unsupported.
+	CodePreviewNotSupported core.Code = "PreviewNotSupported"
+	// CodeRefused: an extension said no; its own code is in the text.
+	CodeRefused core.Code = "ExtensionRefused"
 )
 
 // CodeNotReady is the code of a resource that was applied and did not become
