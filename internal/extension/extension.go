@@ -6,6 +6,7 @@ package extension
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/radial-project/radial/internal/core"
 )
@@ -26,6 +27,9 @@ type Resource struct {
 	// Owner is the control plane's resource it is made for. Targets stamp it
 	// where they can, so that an object is known to be ours.
 	Owner core.ID
+	// UID is that of the object which an earlier run recorded as made, "" when
+	// none is known. It spares a target that has to judge what it finds a call.
+	UID string
 }
 
 // Ref finds a resource again, for get and delete. It is stored as an output's
@@ -121,6 +125,16 @@ const (
 	CodeRefused core.Code = "ExtensionRefused"
 )
 
+// ErrCredentials is in the tree of an error of a target that did not take the
+// credentials it was called with: they have ended or were rotated. A resolver
+// that can get others does, and calls once more.
+var ErrCredentials = errors.New("the credentials were refused")
+
+// ErrNotServed is in the tree of Preview's error when the target does not know
+// the type. Another resource of the same run may bring it (a custom resource's
+// definition): ask again when all others were previewed.
+var ErrNotServed = errors.New("the type is not served")
+
 // CodeNotReady is the code of a resource that was applied and did not become
 // ready: its error says what the target reports.
 const CodeNotReady core.Code = "ResourceNotReady"
@@ -130,12 +144,25 @@ const CodeNotReady core.Code = "ResourceNotReady"
 // with a request, stay in the process and are never stored, logged or answered.
 type Secrets map[string]any
 
+// Releaser is implemented by targets that stamp owners. Release takes the
+// owner's stamp off a resource and leaves the resource: it is no longer managed
+// (detached), and somebody else may take it over. A missing resource, another
+// one of that name, and one with another's stamp are left as they are.
+type Releaser interface {
+	Release(ctx context.Context, ref Ref) error
+}
+
+// DefaultNamespace is implemented by targets that have one: that of a Radial
+// scope is its environment's when the import names none.
+type DefaultNamespace interface{ DefaultNamespace() string }
+
 // Resolver turns a reference to a scope into a Target.
 type Resolver interface {
 	// Resolve returns the target of a scope. An unknown, unreachable or
 	// forbidden one is an error of core.CodeTarget (or one of the codes above)
 	// that names it, and the action that failed. secrets are nil for a scope
-	// that needs none. Calls for one scope are one request for credentials.
+	// that needs none. Calls for one scope within one session ([WithSession])
+	// are one request for credentials; a new session asks anew.
 	Resolve(ctx context.Context, s Scope, secrets Secrets) (Target, error)
 }
 
