@@ -44,7 +44,7 @@ func TestSession(t *testing.T) {
 	cancel()
 	blocked := make(chan struct{})
 	go func() {
-		_, _ = Once(ctx, "b", func() (Target, error) { close(blocked); select {} })
+		_, _ = Once(ctx, "b", func() (Target, error) { close(blocked); <-t.Context().Done(); return nil, t.Context().Err() })
 	}()
 	<-blocked
 	if _, err := ask(ended, "b", nil); !errors.Is(err, context.Canceled) {
