@@ -38,6 +38,12 @@ const (
 	CodeRecipeOutputs    Code = "InvalidRecipeOutputs"
 	CodeInvalidTemplate  Code = "InvalidTemplate"
 	CodeTarget           Code = "TargetUnavailable"
+
+	// CodeDeploymentActive: a deployment of the name runs already.
+	// CodeInvalidDeployment: the template can be read, and cannot be deployed.
+	CodeDeploymentActive  Code = "DeploymentActive"
+	CodeInvalidDeployment Code = "InvalidTemplateDeployment"
+	CodeInvalidLink       Code = "InvalidContentLink"
 )
 
 var statuses = map[Code]int{
@@ -47,6 +53,7 @@ var statuses = map[Code]int{
 	CodeUnauthorized: 401, CodeForbidden: 403, CodeNotFound: 404, CodeMethodNotAllowed: 405,
 	CodeConflict: 409, CodeNameConflict: 409, CodePrecondition: 412, CodeTooLarge: 413, CodeMediaType: 415,
 	CodeUnavailable: 503, CodeCanceled: 409,
+	CodeDeploymentActive: 409, CodeInvalidDeployment: 400, CodeInvalidLink: 400,
 }
 
 // Status is the HTTP status that goes with the code, 500 where none is known.

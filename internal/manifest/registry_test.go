@@ -133,7 +133,7 @@ func TestConcurrent(t *testing.T) {
 func TestBuiltinCapabilities(t *testing.T) {
 	r := NewRegistry(Builtin()...)
 	synchronous := []string{
-		"Applications.Core/applications", "Applications.Core/environments",
+		"Applications.Core/applications", "Applications.Core/environments", "Microsoft.Resources/deployments",
 		"Radius.Core/applications", "Radius.Core/bicepSettings", "Radius.Core/environments", "Radius.Core/recipePacks", "Radius.Core/terraformSettings", "System.Authorization/roleAssignments",
 	}
 	inert := append([]string{"Applications.Core/containers", "Applications.Core/gateways", "Applications.Core/secretStores", "Applications.Core/volumes"}, synchronous...)

@@ -22,6 +22,12 @@ var (
 	errCanceled  = errors.New("the end of the operation was asked for")
 )
 
+// Canceled reports whether the context of a job ended because the end of its
+// operation was asked for: it will not be run again, so that its controller
+// answers with what is to be remembered of it. When the context ended for
+// another reason, somebody goes on with the operation.
+func Canceled(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errCanceled) }
+
 // Job is one leased operation. Its methods are fenced: they fail with
 // OperationFenced once another worker holds the operation.
 type Job struct {

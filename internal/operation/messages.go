@@ -14,7 +14,7 @@ import (
 // Bounds of an operation's log: a controller that says the same for ever must
 // not fill the store.
 const (
-	maxMessages = 1000    // of one lease
+	maxMessages = 10000   // of one lease; a deployment says two of each resource
 	maxMessage  = 2 << 10 // bytes
 	gather      = 100 * time.Millisecond
 )
