@@ -64,16 +64,15 @@ func (s *grpcServer) CreateOrUpdate(ctx context.Context, r *rpc.ResourceSpecific
 		if err := s.follow(ctx, *answer.Operation); err != nil {
 			return failed(err)
 		}
-		// What was made is found as a preview of the same names it.
-		named := answer.Resource
-		if named == nil {
+		identifiers := answer.Operation.Identifiers
+		if identifiers == nil {
 			preview, err := s.x.Preview(ctx, spec)
 			if err != nil {
 				return failed(err)
 			}
-			named = &preview
+			identifiers = preview.Identifiers
 		}
-		now, err := s.x.Get(ctx, Reference{Type: spec.Type, APIVersion: spec.APIVersion, Identifiers: named.Identifiers, Config: spec.Config, ConfigID: spec.ConfigID})
+		now, err := s.x.Get(ctx, Reference{Type: spec.Type, APIVersion: spec.APIVersion, Identifiers: identifiers, Config: spec.Config, ConfigID: spec.ConfigID})
 		if err != nil {
 			return failed(err)
 		}

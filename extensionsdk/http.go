@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -157,6 +158,9 @@ func asError(err error) *Error {
 }
 
 func reply(w http.ResponseWriter, status int, answer any) {
+	if r, ok := answer.(*Resource); ok && r.RetryAfterSeconds != nil {
+		w.Header().Set("Retry-After", strconv.Itoa(*r.RetryAfterSeconds))
+	}
 	if answer == nil {
 		w.WriteHeader(status)
 		return

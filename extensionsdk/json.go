@@ -30,7 +30,7 @@ func Unmarshal(raw []byte, v any) error {
 		plain(v.Identifiers, v.Properties, v.Config)
 		v.Error.plain()
 	case *Operation:
-		plain(v.Handle)
+		plain(v.Handle, v.Identifiers)
 		v.Error.plain()
 	case *Error:
 		v.plain()

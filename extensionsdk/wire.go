@@ -77,6 +77,9 @@ type Resource struct {
 	Error *Error `json:"error,omitempty"`
 	// Metadata comes with previews.
 	Metadata *ResourceMetadata `json:"metadata,omitempty"`
+	// RetryAfterSeconds is when to look again at a resource that is on its way;
+	// nil leaves it to the caller. It travels as the header Retry-After.
+	RetryAfterSeconds *int `json:"-"`
 }
 
 // ResourceMetadata are JSON pointers (/properties/…) of what a preview can say
@@ -100,6 +103,10 @@ type Operation struct {
 	RetryAfterSeconds *int `json:"retryAfterSeconds,omitempty"`
 	// Handle is the extension's own, and needed until the operation has ended.
 	Handle map[string]any `json:"operationHandle,omitempty"`
+	// Identifiers are those of the resource that is being made. The contract has
+	// no such member and leaves open how a caller finds what was made; without
+	// it, and without a preview that names the resource, ours cannot.
+	Identifiers map[string]any `json:"identifiers,omitempty"`
 	Error  *Error         `json:"error,omitempty"`
 }
 
