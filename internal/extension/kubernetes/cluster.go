@@ -3,8 +3,10 @@
 //
 // Objects are written by server-side apply under the field manager
 // [FieldManager], never forced, and carry the id of the control plane's
-// resource that they are made for. Readiness is judged by kstatus on a watch;
-// deletion carries the object's uid and ends when the object, and for
+// resource that they are made for, if there is one. The first write of an object
+// is one that fails when there is such an object already, so that nothing of
+// others is ever written to by chance. Readiness is judged by kstatus on a
+// watch; deletion carries the object's uid and ends when the object, and for
 // workloads what it started, is gone.
 //
 // The package keeps no informer and no copy of an object: a call reads what it
@@ -14,13 +16,10 @@ package kubernetes
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -33,8 +32,11 @@ const FieldManager = "radial"
 
 // Options tune a Cluster.
 type Options struct {
-	// ReadyTimeout bounds the wait for one object; 0 is 10 minutes.
+	// ReadyTimeout bounds the wait for one object; 0 is 10 minutes. An object's
+	// annotation [ReadyTimeoutKey] says otherwise.
 	ReadyTimeout time.Duration
+	// DeleteTimeout bounds the wait for the end of one object; 0 is 10 minutes.
+	DeleteTimeout time.Duration
 }
 
 // Cluster is a connection to one API server. It is safe for concurrent use.
@@ -45,15 +47,14 @@ type Cluster struct {
 	rest    rest.Interface
 	o       Options
 
-	mu    sync.Mutex
-	kinds map[schema.GroupVersion]map[string]kind // discovery, by kind's name
-	uid   string                                  // of kube-system, once read
-}
-
-// kind is what has to be known of a kind to address its objects.
-type kind struct {
-	resource   string // plural
-	namespaced bool
+	mu       sync.Mutex
+	kinds    map[schema.GroupVersion]map[string]kind // discovery, by kind's name
+	expected expected
+	// asking has one place: who holds it asks for what all share (discovery,
+	// identity), so that many resources at once ask once.
+	asking chan struct{}
+	// id is the mark of the cluster, once known.
+	id *identity
 }
 
 // New makes the connection of a cluster; it does not reach out. name is the
@@ -62,23 +63,32 @@ func New(name string, config *rest.Config, o Options) (*Cluster, error) {
 	if o.ReadyTimeout == 0 {
 		o.ReadyTimeout = 10 * time.Minute
 	}
+	if o.DeleteTimeout == 0 {
+		o.DeleteTimeout = 10 * time.Minute
+	}
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the API server's own priority and fairness shares it out
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, core.Errorf(core.CodeTarget, "cluster %q: its configuration cannot be used: %w", name, err)
+		return nil, unusable(name, err)
 	}
-	c := &Cluster{name: name, host: config.Host, o: o, kinds: map[schema.GroupVersion]map[string]kind{}}
+	c := &Cluster{name: name, host: config.Host, o: o, kinds: map[schema.GroupVersion]map[string]kind{}, asking: make(chan struct{}, 1)}
 	if c.dynamic, err = dynamic.NewForConfigAndClient(config, client); err != nil {
-		return nil, core.Errorf(core.CodeTarget, "cluster %q: its configuration cannot be used: %w", name, err)
+		return nil, unusable(name, err)
 	}
 	raw := dynamic.ConfigFor(config)
 	raw.GroupVersion = &schema.GroupVersion{}
 	raw.APIPath = "/"
 	if c.rest, err = rest.RESTClientForConfigAndClient(raw, client); err != nil {
-		return nil, core.Errorf(core.CodeTarget, "cluster %q: its configuration cannot be used: %w", name, err)
+		return nil, unusable(name, err)
 	}
 	return c, nil
+}
+
+// unusable names a configuration that no connection can be made of. The cause
+// may quote a key or a certificate, so its text is left out.
+func unusable(name string, _ error) error {
+	return core.Errorf(core.CodeTarget, "cluster %q: its configuration cannot be used: look at the address, the certificates and the keys of its kubeconfig", name)
 }
 
 // Name is the cluster's name.
@@ -88,118 +98,12 @@ func (c *Cluster) Name() string { return c.name }
 // otherwise, to a namespace.
 func (c *Cluster) Target(namespace string) *Target { return &Target{c, namespace} }
 
-// groupVersionKind reads a type such as apps/Deployment, core/Secret or
-// Secret, and a version.
-func groupVersionKind(typ, version string) (schema.GroupVersionKind, error) {
-	if t, v, ok := strings.Cut(typ, "@"); ok {
-		typ, version = t, v
+// ask holds the one place for asking; the answer frees it.
+func (c *Cluster) ask(ctx context.Context) (func(), error) {
+	select {
+	case c.asking <- struct{}{}:
+		return func() { <-c.asking }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("cluster %q: %w", c.name, context.Cause(ctx))
 	}
-	if i := strings.LastIndexByte(version, '/'); i >= 0 {
-		version = version[i+1:]
-	}
-	group, name := "", typ
-	if i := strings.LastIndexByte(typ, '/'); i >= 0 {
-		group, name = typ[:i], typ[i+1:]
-	}
-	if strings.EqualFold(group, "core") {
-		group = ""
-	}
-	if name == "" || strings.Contains(group, "/") {
-		return schema.GroupVersionKind{}, core.Errorf(core.CodeInvalidTemplate, "%q is not the type of a Kubernetes object: write <group>/<Kind>, core/<Kind> for the legacy group", typ)
-	}
-	if version == "" {
-		return schema.GroupVersionKind{}, core.Errorf(core.CodeInvalidTemplate, "the type %q has no version: write %s@v1, or set apiVersion", typ, typ)
-	}
-	return schema.GroupVersionKind{Group: group, Version: version, Kind: name}, nil
-}
-
-// lookup finds the kind by discovery of its group and version; a kind that is
-// not among what was seen before is looked up anew, since a custom resource
-// may have been added. The Kind comes back as the server spells it.
-func (c *Cluster) lookup(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionKind, kind, error) {
-	gv := gvk.GroupVersion()
-	c.mu.Lock()
-	known := c.kinds[gv]
-	c.mu.Unlock()
-	if found, k, ok := find(known, gvk); ok {
-		return found, k, nil
-	}
-	known, err := c.discover(ctx, gv)
-	if err != nil {
-		return gvk, kind{}, err
-	}
-	c.mu.Lock()
-	c.kinds[gv] = known
-	c.mu.Unlock()
-	if found, k, ok := find(known, gvk); ok {
-		return found, k, nil
-	}
-	return gvk, kind{}, c.unknownKind(gvk)
-}
-
-func (c *Cluster) unknownKind(gvk schema.GroupVersionKind) error {
-	return core.Errorf(core.CodeInvalidTemplate, "cluster %q serves no kind %s of %s: install its definition in the cluster, or correct the type", c.name, gvk.Kind, gvk.GroupVersion())
-}
-
-// forget drops what discovery said of a group and version, after the server
-// did not know a kind that it had listed.
-func (c *Cluster) forget(gv schema.GroupVersion) {
-	c.mu.Lock()
-	delete(c.kinds, gv)
-	c.mu.Unlock()
-}
-
-func find(known map[string]kind, gvk schema.GroupVersionKind) (schema.GroupVersionKind, kind, bool) {
-	if k, ok := known[gvk.Kind]; ok {
-		return gvk, k, true
-	}
-	for name, k := range known {
-		if strings.EqualFold(name, gvk.Kind) {
-			gvk.Kind = name
-			return gvk, k, true
-		}
-	}
-	return gvk, kind{}, false
-}
-
-func (c *Cluster) discover(ctx context.Context, gv schema.GroupVersion) (map[string]kind, error) {
-	path := "/apis/" + gv.String()
-	if gv.Group == "" {
-		path = "/api/" + gv.Version
-	}
-	raw, err := c.rest.Get().AbsPath(path).Do(ctx).Raw()
-	if isNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, c.fault(ctx, err, "discovery of "+gv.String())
-	}
-	var list metav1.APIResourceList
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, core.Errorf(core.CodeTarget, "cluster %q answered discovery of %s with something that is not a list of resources", c.name, gv)
-	}
-	kinds := map[string]kind{}
-	for _, r := range list.APIResources {
-		if !strings.Contains(r.Name, "/") { // no subresources
-			kinds[r.Kind] = kind{resource: r.Name, namespaced: r.Namespaced}
-		}
-	}
-	return kinds, nil
-}
-
-// client addresses the objects of a kind in a namespace.
-func (c *Cluster) client(gvk schema.GroupVersionKind, k kind, namespace string) dynamic.ResourceInterface {
-	r := c.dynamic.Resource(gvk.GroupVersion().WithResource(k.resource))
-	if k.namespaced {
-		return r.Namespace(namespace)
-	}
-	return r
-}
-
-// describe names an object for people.
-func describe(gvk schema.GroupVersionKind, namespace, name string) string {
-	if namespace == "" {
-		return fmt.Sprintf("%s %s", gvk.Kind, name)
-	}
-	return fmt.Sprintf("%s %s/%s", gvk.Kind, namespace, name)
 }

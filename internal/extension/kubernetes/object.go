@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -31,6 +32,26 @@ func OwnerHash(id core.ID) string {
 	sum := sha256.Sum256([]byte(id.Key()))
 	return hex.EncodeToString(sum[:16])
 }
+
+// ReadyTimeoutKey is an annotation that bounds the wait until an object is
+// ready: a duration such as 90s or 30m, at most [maxReadyTimeout].
+const ReadyTimeoutKey = "radapp.io/ready-timeout"
+
+// keepsValues reports whether a Secret gives values that count only when it has
+// none: what it has must be read first.
+func keepsValues(o *unstructured.Unstructured) bool { return o.GetAnnotations()[KeepKey] != "" }
+
+// isOurs reports whether a template of ours wrote fields of the object.
+func isOurs(o *unstructured.Unstructured) bool {
+	for _, f := range o.GetManagedFields() {
+		if f.Manager == FieldManager && f.Operation == metav1.ManagedFieldsOperationApply {
+			return true
+		}
+	}
+	return false
+}
+
+func equalFold(a, b string) bool { return strings.EqualFold(a, b) }
 
 // ownerOf reads the stamp; "" if there is none.
 func ownerOf(o *unstructured.Unstructured) string { return o.GetAnnotations()[OwnerKey] }
@@ -106,7 +127,7 @@ func (c *Cluster) ref(o *unstructured.Unstructured, owner core.ID) extension.Ref
 	if err != nil {
 		panic(err) // two strings
 	}
-	return extension.Ref{
+	ref := extension.Ref{
 		ID:          core.KubernetesID(c.name, o.GetNamespace(), gvk.Group, gvk.Kind, o.GetName()),
 		Type:        group + "/" + gvk.Kind,
 		APIVersion:  gvk.Version,
@@ -114,6 +135,10 @@ func (c *Cluster) ref(o *unstructured.Unstructured, owner core.ID) extension.Ref
 		UID:         string(o.GetUID()),
 		Owner:       owner,
 	}
+	if id := c.knownIdentity(); id != nil {
+		ref.ConfigID = id.uid
+	}
+	return ref
 }
 
 // identifiers reads what ref wrote.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
@@ -20,21 +21,29 @@ type Target struct {
 	namespace string
 }
 
+// DefaultNamespace implements [extension.DefaultNamespace].
+func (t *Target) DefaultNamespace() string { return t.namespace }
+
 // addressed is an object with the way to it.
 type addressed struct {
 	gvk    schema.GroupVersionKind
+	kind   kind
 	client dynamic.ResourceInterface
 	object *unstructured.Unstructured
 	what   string
 }
 
-// address builds the object that a resource asks for, without its stamp.
-func (t *Target) address(ctx context.Context, r extension.Resource) (addressed, error) {
+// address builds the object that a resource asks for, without its stamp. find
+// looks its kind up.
+func (t *Target) address(ctx context.Context, r extension.Resource, find func(context.Context, schema.GroupVersionKind) (schema.GroupVersionKind, kind, error)) (addressed, error) {
 	gvk, err := groupVersionKind(r.Type, r.APIVersion)
+	if err == nil && gvk.Version == "" {
+		err = core.Errorf(core.CodeInvalidTemplate, "the type %q has no version: write %s@v1, or set apiVersion", r.Type, r.Type)
+	}
 	if err != nil {
 		return addressed{}, err
 	}
-	gvk, k, err := t.c.lookup(ctx, gvk)
+	gvk, k, err := find(ctx, gvk)
 	if err != nil {
 		return addressed{}, err
 	}
@@ -43,10 +52,19 @@ func (t *Target) address(ctx context.Context, r extension.Resource) (addressed, 
 		o.Object = map[string]any{}
 	}
 	o.SetGroupVersionKind(gvk)
-	unstructured.RemoveNestedField(o.Object, "status") // the cluster's, not a template's
+	// The cluster's to write, not a template's.
+	unstructured.RemoveNestedField(o.Object, "status")
+	for _, field := range []string{"uid", "resourceVersion", "managedFields", "generation", "creationTimestamp"} {
+		unstructured.RemoveNestedField(o.Object, "metadata", field)
+	}
 	name := o.GetName()
 	if name == "" {
 		return addressed{}, core.Errorf(core.CodeInvalidTemplate, "a %s needs metadata.name", gvk.Kind)
+	}
+	for _, text := range []string{name, o.GetNamespace()} {
+		if faults := rest.IsValidPathSegmentName(text); len(faults) > 0 {
+			return addressed{}, core.Errorf(core.CodeInvalidTemplate, "%s cannot be named %q: a name %s", gvk.Kind, text, strings.Join(faults, ", "))
+		}
 	}
 	switch {
 	case !k.namespaced && o.GetNamespace() != "":
@@ -57,101 +75,97 @@ func (t *Target) address(ctx context.Context, r extension.Resource) (addressed, 
 		}
 		o.SetNamespace(t.namespace)
 	}
-	return addressed{gvk, t.c.client(gvk, k, o.GetNamespace()), o, describe(gvk, o.GetNamespace(), name)}, nil
+	return t.at(gvk, k, o), nil
 }
 
-// live reads the object as it stands, nil if there is none, and refuses one
-// that is not the owner's.
-func (t *Target) live(ctx context.Context, a addressed, owner core.ID) (*unstructured.Unstructured, error) {
+func (t *Target) at(gvk schema.GroupVersionKind, k kind, o *unstructured.Unstructured) addressed {
+	client := dynamic.ResourceInterface(t.c.dynamic.Resource(gvk.GroupVersion().WithResource(k.resource)))
+	if k.namespaced {
+		client = t.c.dynamic.Resource(gvk.GroupVersion().WithResource(k.resource)).Namespace(o.GetNamespace())
+	}
+	return addressed{gvk, k, client, o, describe(gvk, o.GetNamespace(), o.GetName())}
+}
+
+// planned looks a kind up for a preview: one that the same run will bring is
+// named by its definition.
+func (t *Target) planned(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionKind, kind, error) {
+	found, k, err := t.c.lookup(ctx, gvk)
+	if err == nil || !isNotServed(err) {
+		return found, k, err
+	}
+	if e, ok := t.c.expectsKind(gvk); ok {
+		gvk.Kind = e.name
+		return gvk, kind{namespaced: e.namespaced}, nil
+	}
+	return gvk, kind{}, err
+}
+
+// live reads the object as it stands, nil if there is none.
+func (t *Target) live(ctx context.Context, a addressed) (*unstructured.Unstructured, error) {
 	live, err := a.client.Get(ctx, a.object.GetName(), metav1.GetOptions{})
 	if isNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, t.c.fault(ctx, err, a.what)
+		return nil, t.c.fault(ctx, err, "read", a.what)
 	}
-	if owner.IsZero() || isOwner(live, owner) {
-		return live, nil
+	return live, nil
+}
+
+// judge refuses an object that is not the owner's to write: what has another's
+// stamp is nobody else's; what has none is a plain deployment's to change (field
+// by field, as managers conflict), and a stack's only if a plain deployment of
+// ours made it.
+func (t *Target) judge(a addressed, live *unstructured.Unstructured, owner core.ID) error {
+	other := ownerOf(live)
+	switch {
+	case isOwner(live, owner), other == "" && owner.IsZero(), other == "" && isStack(owner) && isOurs(live):
+		return nil
+	case other != "":
+		return core.Errorf(core.CodeConflict, "%s in cluster %q belongs to %s: give one of the two another name, or take it out of the other first", a.what, t.c.name, other).
+			WithTarget(t.c.ref(live, core.ID{}).ID.String())
 	}
-	id := t.c.ref(live, core.ID{}).ID
-	if other := ownerOf(live); other != "" {
-		return nil, core.Errorf(core.CodeConflict, "%s in cluster %q belongs to %s: give one of the two another name", a.what, t.c.name, other).WithTarget(id.String())
-	}
-	return nil, core.Errorf(core.CodeConflict, "%s in cluster %q exists and was not made by Radial: rename or delete it, it is not taken over", a.what, t.c.name).WithTarget(id.String())
+	return core.Errorf(core.CodeConflict, "%s in cluster %q exists and was not made by Radial: rename or delete it, it is not taken over", a.what, t.c.name).
+		WithTarget(t.c.ref(live, core.ID{}).ID.String())
 }
 
 // Preview implements extension.Target: a dry run on the server once all
 // properties are known, else only the name.
 func (t *Target) Preview(ctx context.Context, r extension.Resource) (extension.State, error) {
-	a, err := t.address(ctx, r)
+	a, err := t.address(ctx, r, t.planned)
 	if err != nil {
 		return extension.State{}, err
 	}
-	if len(r.Unevaluated) > 0 {
-		return extension.State{Ref: t.c.ref(a.object, r.Owner), Properties: a.object.Object}, nil
+	t.c.expect(a.object)
+	named := extension.State{Ref: t.c.ref(a.object, r.Owner), Properties: a.object.Object}
+	if len(r.Unevaluated) > 0 || a.kind.resource == "" { // or of a kind that is still to come
+		return named, nil
 	}
-	live, err := t.live(ctx, a, r.Owner)
+	live, err := t.live(ctx, a)
 	if err != nil {
 		return extension.State{}, err
 	}
-	stamp(a.object, r.Owner)
-	if err := prepareSecret(a.object, live); err != nil {
+	o := a.object.DeepCopy()
+	if live != nil {
+		if err := t.judge(a, live, r.Owner); err != nil {
+			return extension.State{}, err
+		}
+	}
+	stamp(o, r.Owner)
+	if err := prepareSecret(o, live); err != nil {
 		return extension.State{}, core.Errorf(core.CodeInvalidTemplate, "%s: %w", a.what, err)
 	}
-	would, err := a.client.Apply(ctx, a.object.GetName(), a.object, metav1.ApplyOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
+	would, _, err := t.c.apply(ctx, a, o, true)
 	if isNotFound(err) { // its namespace, which the same template may make
-		return extension.State{Ref: t.c.ref(a.object, r.Owner), Properties: a.object.Object}, nil
+		return named, nil
 	}
 	if err != nil {
-		return extension.State{}, t.c.fault(ctx, err, a.what)
+		return extension.State{}, t.c.fault(ctx, err, "preview", a.what)
 	}
 	if live == nil {
 		would.SetUID("") // the server makes one up for a dry run
 	}
 	return extension.State{Ref: t.c.ref(would, r.Owner), Properties: content(would)}, nil
-}
-
-// Apply implements extension.Target.
-func (t *Target) Apply(ctx context.Context, r extension.Resource) (extension.State, error) {
-	a, err := t.address(ctx, r)
-	if err != nil {
-		return extension.State{}, err
-	}
-	live, err := t.live(ctx, a, r.Owner)
-	if err != nil {
-		return extension.State{}, err
-	}
-	if live != nil && live.GetDeletionTimestamp() != nil {
-		// It is being deleted, by an earlier run or by someone else: what is
-		// applied to it now would go with it.
-		if err := t.gone(ctx, a, live.GetUID()); err != nil {
-			return extension.State{}, err
-		}
-		live = nil
-	}
-	stamp(a.object, r.Owner)
-	if err := prepareSecret(a.object, live); err != nil {
-		return extension.State{}, core.Errorf(core.CodeInvalidTemplate, "%s: %w", a.what, err)
-	}
-	if live != nil {
-		a.object.SetUID(live.GetUID()) // the very object whose owner was judged
-	}
-	made, err := a.client.Apply(ctx, a.object.GetName(), a.object, metav1.ApplyOptions{FieldManager: FieldManager})
-	if isNotFound(err) {
-		t.c.forget(a.gvk.GroupVersion())
-	}
-	if err != nil {
-		return extension.State{}, t.c.fault(ctx, err, a.what)
-	}
-	ready, err := t.ready(ctx, a, made)
-	if err == nil {
-		err = t.served(ctx, a, ready)
-	}
-	if err != nil {
-		// Made, though not ready: the caller records its uid.
-		return extension.State{Ref: t.c.ref(made, r.Owner)}, err
-	}
-	return extension.State{Ref: t.c.ref(ready, r.Owner), Properties: content(ready)}, nil
 }
 
 // Get implements extension.Target.
@@ -160,14 +174,19 @@ func (t *Target) Get(ctx context.Context, ref extension.Ref) (extension.State, e
 	if err != nil {
 		return extension.State{}, err
 	}
+	if err := t.c.sameCluster(ctx, ref, "read", a.what); err != nil {
+		return extension.State{}, err
+	}
 	live, err := a.client.Get(ctx, a.object.GetName(), metav1.GetOptions{})
 	if err != nil {
-		return extension.State{}, t.c.fault(ctx, err, a.what)
+		return extension.State{}, t.c.fault(ctx, err, "read", a.what)
 	}
 	return extension.State{Ref: t.c.ref(live, ref.Owner), Properties: content(live)}, nil
 }
 
-// find addresses the object of a reference.
+// find addresses the object of a reference. Its kind and group are read without
+// case, and its version is the cluster's choice when the reference's is not
+// served.
 func (t *Target) find(ctx context.Context, ref extension.Ref) (addressed, error) {
 	namespace, name, err := identifiers(ref)
 	if err != nil {
@@ -177,76 +196,20 @@ func (t *Target) find(ctx context.Context, ref extension.Ref) (addressed, error)
 	if err != nil {
 		return addressed{}, err
 	}
-	gvk, k, err := t.c.lookup(ctx, gvk)
+	gvk, k, err := t.c.lookupAny(ctx, gvk)
 	if err != nil {
 		return addressed{}, err
+	}
+	if !k.namespaced {
+		namespace = "" // ids of custom kinds may carry the import's
+	} else if namespace == "" {
+		if namespace = t.namespace; namespace == "" {
+			return addressed{}, core.Errorf(core.CodeInvalidTemplate, "the id of %s %s names no namespace, and neither does its import", gvk.Kind, name)
+		}
 	}
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetGroupVersionKind(gvk)
 	o.SetName(name)
 	o.SetNamespace(namespace)
-	return addressed{gvk, t.c.client(gvk, k, namespace), o, describe(gvk, namespace, name)}, nil
-}
-
-// Delete implements extension.Target.
-func (t *Target) Delete(ctx context.Context, ref extension.Ref) error {
-	a, err := t.find(ctx, ref)
-	if err != nil {
-		if t.kindIsGone(ctx, ref) {
-			return nil // the definition went, and all objects with it
-		}
-		return err
-	}
-	live, err := a.client.Get(ctx, a.object.GetName(), metav1.GetOptions{})
-	switch {
-	case isNotFound(err):
-		return nil
-	case err != nil:
-		return t.c.fault(ctx, err, a.what)
-	case ref.UID != "" && string(live.GetUID()) != ref.UID:
-		return nil // another object of that name: not ours
-	case ref.UID == "" && !isOwner(live, ref.Owner):
-		return nil // planned, never made, and somebody else has the name
-	}
-	uid := live.GetUID()
-	policy := propagation(a.gvk)
-	err = a.client.Delete(ctx, a.object.GetName(), metav1.DeleteOptions{
-		Preconditions:     &metav1.Preconditions{UID: &uid},
-		PropagationPolicy: &policy,
-	})
-	if err != nil && !isNotFound(err) && !uidConflict(err) {
-		return t.c.fault(ctx, err, a.what)
-	}
-	return t.gone(ctx, a, uid)
-}
-
-// kindIsGone reports whether the cluster no longer serves a reference's kind.
-func (t *Target) kindIsGone(ctx context.Context, ref extension.Ref) bool {
-	gvk, err := groupVersionKind(ref.Type, ref.APIVersion)
-	if err != nil {
-		return false
-	}
-	known, err := t.c.discover(ctx, gvk.GroupVersion())
-	if err != nil {
-		return false
-	}
-	_, _, ok := find(known, gvk)
-	return !ok
-}
-
-// propagation is foreground for what starts other objects, so that its pods
-// are gone when it is; plain objects need not wait for the garbage collector.
-func propagation(gvk schema.GroupVersionKind) metav1.DeletionPropagation {
-	switch gvk.Group {
-	case "", "rbac.authorization.k8s.io", "networking.k8s.io", "policy", "storage.k8s.io":
-		if gvk.Kind != "ReplicationController" {
-			return metav1.DeletePropagationBackground
-		}
-	}
-	return metav1.DeletePropagationForeground
-}
-
-func uidConflict(err error) bool {
-	s, ok := err.(interface{ Status() metav1.Status })
-	return ok && s.Status().Reason == metav1.StatusReasonConflict && strings.Contains(strings.ToLower(s.Status().Message), "uid")
+	return t.at(gvk, k, o), nil
 }

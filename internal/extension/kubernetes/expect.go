@@ -1,0 +1,179 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/extension"
+)
+
+const (
+	// servedTimeout bounds the wait between a definition's Established condition
+	// and its kind in discovery.
+	servedTimeout = 30 * time.Second
+	// expectedFor bounds how long it counts that somebody was about to make a
+	// definition or a namespace.
+	expectedFor = 30 * time.Minute
+)
+
+// expected is what resources of the same run are about to make and what others
+// of it need: a template lists a namespace, a definition and objects of both,
+// and seldom says that the one needs the other.
+type expected struct {
+	namespaces map[string]time.Time
+	kinds      map[schema.GroupKind]expectedKind
+}
+
+type expectedKind struct {
+	name       string // as the definition spells it
+	namespaced bool
+	until      time.Time
+}
+
+// expect notes what o will bring once it is made.
+func (c *Cluster) expect(o *unstructured.Unstructured) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	until := time.Now().Add(expectedFor)
+	switch {
+	case isNamespace(o.GroupVersionKind()):
+		if c.expected.namespaces == nil {
+			c.expected.namespaces = map[string]time.Time{}
+		}
+		c.expected.namespaces[o.GetName()] = until
+	case isDefinition(o.GroupVersionKind()):
+		if gk, k, ok := defines(o); ok {
+			if c.expected.kinds == nil {
+				c.expected.kinds = map[schema.GroupKind]expectedKind{}
+			}
+			k.until = until
+			c.expected.kinds[gk] = k
+		}
+	}
+}
+
+// doNotExpect takes it back: it was not made, and waiting for it is in vain.
+func (c *Cluster) doNotExpect(o *unstructured.Unstructured) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if isNamespace(o.GroupVersionKind()) {
+		delete(c.expected.namespaces, o.GetName())
+	} else if gk, _, ok := defines(o); ok {
+		delete(c.expected.kinds, gk)
+	}
+}
+
+func (c *Cluster) expectsNamespace(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Before(c.expected.namespaces[name])
+}
+
+func (c *Cluster) expectsKind(gvk schema.GroupVersionKind) (expectedKind, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.expected.kinds[expectedKey(gvk.Group, gvk.Kind)]
+	return k, time.Now().Before(k.until)
+}
+
+func expectedKey(group, name string) schema.GroupKind {
+	return schema.GroupKind{Group: group, Kind: strings.ToLower(name)}
+}
+
+func isNamespace(gvk schema.GroupVersionKind) bool { return gvk.Group == "" && gvk.Kind == "Namespace" }
+
+func isDefinition(gvk schema.GroupVersionKind) bool {
+	return gvk.Group == "apiextensions.k8s.io" && gvk.Kind == "CustomResourceDefinition"
+}
+
+// defines reads the kind of a definition.
+func defines(o *unstructured.Unstructured) (schema.GroupKind, expectedKind, bool) {
+	group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+	name, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+	scope, _, _ := unstructured.NestedString(o.Object, "spec", "scope")
+	return expectedKey(group, name), expectedKind{name: name, namespaced: scope != "Cluster"}, isDefinition(o.GroupVersionKind()) && group != "" && name != ""
+}
+
+// await looks a kind up; one that a definition of the same run will bring is
+// waited for. Discovery has no watch, so this asks again after growing pauses.
+func (c *Cluster) await(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionKind, kind, error) {
+	deadline := time.Now().Add(c.o.ReadyTimeout)
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		found, k, err := c.lookup(ctx, gvk)
+		if err == nil || !isNotServed(err) {
+			return found, k, err
+		}
+		if _, ok := c.expectsKind(gvk); !ok {
+			return gvk, kind{}, err
+		}
+		if time.Now().After(deadline) {
+			return gvk, kind{}, core.Errorf(extension.CodeNotReady, "cluster %q does not serve the kind %s of %s yet, after %s, though a definition of it was deployed: look at that definition's versions and conditions",
+				c.name, gvk.Kind, gvk.GroupVersion(), c.o.ReadyTimeout)
+		}
+		if err := wait(ctx, pause); err != nil {
+			return gvk, kind{}, c.fault(ctx, err, "discover", gvk.GroupVersion().String())
+		}
+	}
+}
+
+// awaitNamespace waits until a namespace that the same run makes is there and
+// can be used.
+func (t *Target) awaitNamespace(ctx context.Context, name string) error {
+	gvk := schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+	o := &unstructured.Unstructured{Object: map[string]any{}}
+	o.SetName(name)
+	ctx, cancel := context.WithTimeoutCause(ctx, t.c.o.ReadyTimeout, errNotReadyInTime)
+	defer cancel()
+	a := addressed{gvk: gvk, kind: kind{resource: "namespaces"}, client: t.c.dynamic.Resource(namespaces), object: o, what: describe(gvk, "", name)}
+	err := t.follow(ctx, a, nil, func(seen *unstructured.Unstructured) (bool, error) {
+		return seen != nil && seen.GetDeletionTimestamp() == nil, nil
+	})
+	if err != nil && context.Cause(ctx) == errNotReadyInTime {
+		return core.Errorf(extension.CodeNotReady, "cluster %q has no namespace %q yet, after %s, though it was deployed in the same run", t.c.name, name, t.c.o.ReadyTimeout)
+	}
+	return err
+}
+
+// served waits until the kinds of a definition that has just become ready are
+// found by discovery: its condition comes a moment before that, and an object
+// of the kind may be the next thing that a template makes.
+func (t *Target) served(ctx context.Context, a addressed, o *unstructured.Unstructured) error {
+	if !isDefinition(a.gvk) {
+		return nil
+	}
+	group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+	name, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+	versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
+	ctx, cancel := context.WithTimeoutCause(ctx, servedTimeout, errNotReadyInTime)
+	defer cancel()
+	for _, v := range versions {
+		version, ok := v.(map[string]any)
+		if !ok || version["served"] != true {
+			continue
+		}
+		text, _ := version["name"].(string)
+		gvk := schema.GroupVersionKind{Group: group, Version: text, Kind: name}
+		for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+			_, _, err := t.c.lookup(ctx, gvk)
+			if err == nil {
+				break
+			}
+			if isNotServed(err) {
+				err = wait(ctx, pause)
+			}
+			if context.Cause(ctx) == errNotReadyInTime {
+				return core.Errorf(extension.CodeNotReady, "%s in cluster %q is established, but its kind %s is still not served after %s", a.what, t.c.name, gvk.Kind, servedTimeout)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", a.what, err)
+			}
+		}
+	}
+	return nil
+}
