@@ -24,6 +24,7 @@ type config struct {
 	cluster     string
 	namespace   string
 	health      string
+	readyFile   string
 	metrics     string
 	leaderElect bool
 	logLevel    string
@@ -44,6 +45,7 @@ func parse(args []string, getenv func(string) string) (config, error) {
 	f.StringVar(&c.cluster, "cluster", core.LocalCluster, "name of this cluster, as ids and environments have it")
 	f.StringVar(&c.namespace, "namespace", installation.Namespace, "namespace of the controller's own objects")
 	f.StringVar(&c.health, "health-listen", ":8081", "address of /healthz and /readyz; 0 is none")
+	f.StringVar(&c.readyFile, "ready-file", "", "`file` to write once /readyz would first answer ok")
 	f.StringVar(&c.metrics, "metrics-listen", ":9090", "address of /metrics; 0 is none")
 	f.BoolVar(&c.leaderElect, "leader-elect", false, "elect one leader among replicas")
 	f.StringVar(&c.logLevel, "log-level", "info", "debug, info, warn or error")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -19,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 	kubeconfig "sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -60,22 +58,24 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	server := client.New(c.server, client.Options{
 		UserAgent: "radial-controller/" + core.Version, Transport: contexts.FileTransport(c.serverCA, c.serverToken),
 	})
-	waker := paired.NewWaker(server, log)
+	waker, recipesWork, deploymentsWork := paired.NewWaker(server, log), paired.NewWorking(), paired.NewWorking()
 	if err := mgr.Add(waker); err != nil {
 		return err
 	}
-	if err := provision.Setup(mgr, provision.Options{Cluster: c.cluster, Server: server, Waker: waker, Log: log}); err != nil {
+	if err := provision.Setup(mgr, provision.Options{Cluster: c.cluster, Server: server, Waker: waker, Working: recipesWork, Log: log}); err != nil {
 		return fmt.Errorf("cannot set up the controller of Recipes: %w", err)
 	}
 	deployments := &adopt.Reconciler{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), API: server, Waker: waker,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), API: server, Waker: waker, Working: deploymentsWork,
 		Runner: &paired.Runner{API: server, Gone: provision.OwnerGone(mgr.GetAPIReader(), c.cluster)},
 		Events: mgr.GetEventRecorder(adopt.FieldManager), Log: log, Cluster: c.cluster, Namespace: c.namespace,
 	}
 	if err := deployments.Setup(ctx, mgr); err != nil {
 		return fmt.Errorf("cannot set up the controller of Deployments: %w", err)
 	}
-	if err := probes(mgr, waker); err != nil {
+	ready := readiness{elected: mgr.Elected(), standby: c.leaderElect, recipes: recipesWork.Begun(), deployments: deploymentsWork.Begun(),
+		followed: waker.Followed(), connected: waker.Connected}
+	if err := ready.add(mgr, c.readyFile); err != nil {
 		return err
 	}
 	log.Info("starting", "version", core.Version, "cluster", c.cluster, "server", c.server)
@@ -132,45 +132,3 @@ func newManager(cfg *rest.Config, c config, logger logr.Logger) (manager.Manager
 		Controller: kubeconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
 }
-
-// probes: alive is whoever answers; ready is who sees the cluster and, being
-// the leader, the control plane. A standby is ready when it could lead.
-func probes(mgr manager.Manager, waker *paired.Waker) error {
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return err
-	}
-	synced := make(chan struct{})
-	err := mgr.Add(everywhere(func(ctx context.Context) error {
-		if mgr.GetCache().WaitForCacheSync(ctx) {
-			close(synced)
-		}
-		return nil
-	}))
-	if err != nil {
-		return err
-	}
-	return mgr.AddReadyzCheck("serving", func(*http.Request) error {
-		select {
-		case <-synced:
-		default:
-			return fmt.Errorf("the cluster's Recipes and Deployments are not read yet")
-		}
-		select {
-		case <-mgr.Elected():
-		default:
-			return nil
-		}
-		up, why := waker.Connected()
-		if !up {
-			return fmt.Errorf("the control plane's changes are not followed: %v", why)
-		}
-		return nil
-	})
-}
-
-// everywhere is a Runnable that needs no leadership.
-type everywhere func(context.Context) error
-
-func (f everywhere) Start(ctx context.Context) error { return f(ctx) }
-
-func (everywhere) NeedLeaderElection() bool { return false }

@@ -66,8 +66,10 @@ type Reconciler struct {
 	API    API
 	Runner *paired.Runner
 	Waker  Waker
-	Events events.EventRecorder
-	Log    *slog.Logger
+	// Working, if set, is told when the workers run.
+	Working *paired.Working
+	Events  events.EventRecorder
+	Log     *slog.Logger
 	// Cluster is the name of this controller's cluster.
 	Cluster string
 	// Namespace is the controller's own, where tombstones lie.
@@ -172,6 +174,10 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	if workers == 0 {
 		workers = 4
 	}
+	working := r.Working
+	if working == nil {
+		working = paired.NewWorking()
+	}
 	woken := source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		r.mu.Lock()
 		r.queue = q
@@ -183,8 +189,9 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		For(&appsv1.Deployment{}, builder.WithPredicates(r.concerns())).
 		Watches(&radapp.Recipe{}, handler.EnqueueRequestsFromMapFunc(r.connectedTo), builder.WithPredicates(recipeMoves())).
 		WatchesRawSource(woken).
+		WatchesRawSource(working.Source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(true)}).
-		Complete(paired.Traced(Kind, r))
+		Complete(working.Wrap(paired.Traced(Kind, r)))
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ Running it again changes nothing that is as it should be, and no recipe that som
 			if done.Objects, err = setup.Install(ctx, cfg, installation.Files); err != nil {
 				return err
 			}
-			if err := setup.AwaitHolding(ctx, cfg); err != nil {
+			if err := setup.AwaitUse(ctx, cfg); err != nil {
 				return err
 			}
 			var local []setup.Registration

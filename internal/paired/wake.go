@@ -35,6 +35,8 @@ type Waker struct {
 	byID    map[string]map[Object]struct{}
 	up      bool
 	why     error
+	first   chan struct{} // closed when the stream is up for the first time
+	once    sync.Once
 }
 
 type tracked struct {
@@ -44,7 +46,8 @@ type tracked struct {
 
 // NewWaker returns a Waker on a stream.
 func NewWaker(s Streamer, log *slog.Logger) *Waker {
-	return &Waker{stream: s, log: log, wake: map[string]func(Object){}, objects: map[Object]tracked{}, byID: map[string]map[Object]struct{}{}}
+	return &Waker{stream: s, log: log, wake: map[string]func(Object){}, objects: map[Object]tracked{}, byID: map[string]map[Object]struct{}{},
+		first: make(chan struct{})}
 }
 
 // Handle says who is told of objects of a kind. f must not block; it may be
@@ -100,6 +103,10 @@ func (w *Waker) Connected() (bool, error) {
 	return w.up, w.why
 }
 
+// Followed is closed once the change stream has been up. It may have broken off
+// since: Connected tells.
+func (w *Waker) Followed() <-chan struct{} { return w.first }
+
 // Start follows the change stream until the context ends: a manager's
 // Runnable.
 func (w *Waker) Start(ctx context.Context) error {
@@ -118,6 +125,7 @@ func (w *Waker) changed(ch arm.Change) {
 			w.log.Info("following the control plane's changes")
 		}
 		w.up, w.why = true, nil
+		w.once.Do(func() { close(w.first) })
 		for _, flying := range []bool{true, false} {
 			for o, t := range w.objects {
 				if t.flying == flying {

@@ -82,10 +82,20 @@ func TestWaker_K32(t *testing.T) {
 	for _, kind := range []string{"Recipe", "Deployment"} {
 		w.Handle(kind, func(o paired.Object) { woken = append(woken, o.Name) })
 	}
+	select {
+	case <-w.Followed():
+		t.Error("it followed before it started")
+	default:
+	}
 	w.Track(a, false, redis, env, core.ID{})
 	w.Track(b, false)
 	w.Track(d, false, env)
 	if err := w.Start(t.Context()); err != nil {
 		t.Error(err)
+	}
+	select {
+	case <-w.Followed():
+	default:
+		t.Error("it does not tell that it followed")
 	}
 }

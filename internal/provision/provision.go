@@ -73,6 +73,8 @@ type Options struct {
 	Server  Server
 	// Waker is the process's one change stream.
 	Waker *paired.Waker
+	// Working, if set, is told when the workers run.
+	Working *paired.Working
 	// Log is where a pass tells what it did, nil for nowhere.
 	Log *slog.Logger
 	// Now is the clock, nil for time.Now.
@@ -104,6 +106,9 @@ func Setup(mgr manager.Manager, o Options) error {
 	if o.Name == "" {
 		o.Name = "recipe"
 	}
+	if o.Working == nil {
+		o.Working = paired.NewWorking()
+	}
 	r := &reconciler{
 		Options: o,
 		cache:   mgr.GetClient(),
@@ -121,11 +126,12 @@ func Setup(mgr manager.Manager, o Options) error {
 			})
 			return nil
 		})).
+		WatchesRawSource(o.Working.Source()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 4,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.FirstRetry, o.MaxRetry),
 		}).
-		Complete(paired.Traced(Kind, r))
+		Complete(o.Working.Wrap(paired.Traced(Kind, r)))
 }
 
 type reconciler struct {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +51,30 @@ func TestDeveloperMode(t *testing.T) {
 	if !first.Ready || first.Server != "answers" {
 		t.Fatalf("a start that returned is not ready: %+v", first)
 	}
+
+	t.Run("the first Recipe is taken at once", func(t *testing.T) {
+		// By creation, as a client does: an API server holds that up for two seconds where the kind is new.
+		dyn, err := dynamic.NewForConfig(i.cluster(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		recipe := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "radapp.io/v1alpha3", "kind": "Recipe", "metadata": map[string]any{"generateName": "first-"},
+			"spec": map[string]any{"type": "Applications.Core/extenders"},
+		}}
+		client := dyn.Resource(schema.GroupVersionResource{Group: "radapp.io", Version: "v1alpha3", Resource: "recipes"}).Namespace("default")
+		create := func() time.Duration {
+			begun := time.Now()
+			if _, err := client.Create(t.Context(), recipe.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(begun)
+		}
+		const hold = 2 * time.Second
+		if first, second := create(), create(); first >= hold && second < hold {
+			t.Errorf("a start that returned is not ready: the first Recipe took %s, the second %s", first, second)
+		}
+	})
 
 	t.Run("the contract's files and defaults", func(t *testing.T) {
 		url, err := os.ReadFile(filepath.Join(i.dir, "server.url"))

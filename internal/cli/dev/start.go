@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -115,6 +114,8 @@ type supervisor struct {
 	report   func(Event)
 	note     func(string)
 	admin    *rest.Config
+	// usable gets the outcome of the wait for the API server to treat the first objects as any.
+	usable chan error
 }
 
 func (s *supervisor) url() string { return "http://" + s.address() }
@@ -123,6 +124,8 @@ func (s *supervisor) address() string { return net.JoinHostPort("127.0.0.1", str
 
 // start brings everything up in order. ctx interrupts it; life is the context of what runs on.
 func (s *supervisor) start(ctx, life context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // nothing waits on for a start that failed
 	for _, step := range []struct {
 		name string
 		do   func(ctx, life context.Context) (string, error)
@@ -132,6 +135,7 @@ func (s *supervisor) start(ctx, life context.Context) error {
 		{"control plane", s.startServer},
 		{"defaults", s.defaults},
 		{"controller", s.startController},
+		{"in force", s.awaitUse},
 	} {
 		began := time.Now()
 		s.report(Event{Step: step.name})
@@ -183,9 +187,9 @@ func (s *supervisor) install(ctx, life context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := setup.AwaitHolding(ctx, s.admin); err != nil {
-		return "", err
-	}
+	// The API server needs two seconds to take the new kinds and policies in, in which the rest can start.
+	s.usable = make(chan error, 1)
+	go func() { s.usable <- setup.AwaitUse(ctx, s.admin) }()
 	for _, account := range []string{installation.ServerAccount, installation.ControllerAccount} {
 		if err := s.dir.identityOf(account, s.admin, s.note).start(life); err != nil {
 			return "", err
@@ -268,55 +272,34 @@ func (s *supervisor) defaults(ctx, _ context.Context) (string, error) {
 }
 
 func (s *supervisor) startController(ctx, _ context.Context) (string, error) {
-	port, err := freePort()
-	if err != nil {
-		return "", err
-	}
-	health := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	ready := s.dir.join("controller.ready")
 	c, err := s.keeper.start(program{
 		name: "radial-controller", path: s.programs.controller, grace: 15 * time.Second,
 		args: []string{
 			"--kubeconfig", s.dir.Identity(installation.ControllerAccount + ".kubeconfig"),
 			"--server", s.url(),
 			"--cluster", core.LocalCluster,
-			"--health-listen", health,
+			"--health-listen", "0", // nobody probes it: the supervisor sees its end
 			"--metrics-listen", "127.0.0.1:0",
+			"--ready-file", ready,
 		},
+		readyFile: ready,
 	})
 	if err != nil {
 		return "", err
 	}
-	probing, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		if awaitHTTP(probing, "http://"+health+"/readyz") == nil {
-			c.isReady()
-		}
-	}()
 	if err := c.await(ctx, serverLimit); err != nil {
 		return "", err
 	}
 	return "watches Deployments and Recipes", nil
 }
 
-// awaitHTTP asks until the URL answers 200: a process that is about to listen offers nothing to wait on.
-func awaitHTTP(ctx context.Context, url string) error {
-	c := http.Client{Timeout: 2 * time.Second}
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil); err != nil {
-			return err
-		} else if resp, err := c.Do(req); err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
+// awaitUse waits for what install began, so that whoever is told of a start that is ready waits for nothing more.
+func (s *supervisor) awaitUse(context.Context, context.Context) (string, error) {
+	select {
+	case err := <-s.usable: // it ends with the context of the start
+		return "Recipes are taken, rollouts are held", err
+	case err := <-s.keeper.failed:
+		return "", err
 	}
 }

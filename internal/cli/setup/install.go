@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
+	"github.com/radial-project/radial/api/radapp"
 	"github.com/radial-project/radial/installation"
 )
 
@@ -157,16 +159,43 @@ func (in installer) established(ctx context.Context, name string) error {
 	return nil
 }
 
-// AwaitHolding returns once the API server holds rollouts (K-25): a policy that was just installed is not in force
-// at once, and a workload applied before would start without its variables. It is seen by a dry run, since
-// nothing else tells.
-func AwaitHolding(ctx context.Context, cfg *rest.Config) error {
+// AwaitUse returns once the API server treats the first Recipe and the first workload after an installation as it
+// treats every later one. Both are seen by dry runs, since nothing else tells.
+func AwaitUse(ctx context.Context, cfg *rest.Config) error {
 	dyn, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, establishLimit)
 	defer cancel()
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error { return awaitTaking(ctx, dyn) })
+	both.Go(func() error { return awaitHolding(ctx, dyn) })
+	return both.Wait()
+}
+
+// awaitTaking returns once the API server takes Recipes. For two seconds after a kind is established it holds up
+// every request that would make the first of its objects, so that all API servers of a cluster get to know the
+// kind. The wait is for the answer to one such request, which is held in the place of a user's.
+func awaitTaking(ctx context.Context, dyn dynamic.Interface) error {
+	probe := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": radapp.GroupVersion.String(), "kind": "Recipe",
+		"metadata": map[string]any{"generateName": "radial-taking-probe-", "namespace": installation.Namespace},
+		"spec":     map[string]any{"type": "Radial.Probe/none"},
+	}}
+	client := dyn.Resource(radapp.GroupVersion.WithResource("recipes")).Namespace(installation.Namespace)
+	return until(ctx, func() (bool, error) {
+		_, err := client.Create(ctx, probe.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if apierrors.IsNotFound(err) {
+			return false, nil // an API server that does not know the kind yet
+		}
+		return err == nil, err
+	}, "take Recipes", "the kind was established: is one of its replicas stuck?")
+}
+
+// awaitHolding returns once the API server holds rollouts (K-25): a policy that was just installed is not in force
+// at once, and a workload applied before would start without its variables.
+func awaitHolding(ctx context.Context, dyn dynamic.Interface) error {
 	probe := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment",
 		"metadata": map[string]any{
@@ -182,21 +211,31 @@ func AwaitHolding(ctx context.Context, cfg *rest.Config) error {
 		},
 	}}
 	client := dyn.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}).Namespace(installation.Namespace)
+	return until(ctx, func() (bool, error) {
+		seen, err := client.Create(ctx, probe.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return false, err
+		}
+		held, _, _ := unstructured.NestedBool(seen.Object, "spec", "paused")
+		return held, nil
+	}, "hold rollouts", "the policy was applied: is MutatingAdmissionPolicy switched off?")
+}
+
+// until asks, since nothing tells, until the API server does something. The context's end is the limit.
+func until(ctx context.Context, ask func() (bool, error), what, since string) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		seen, err := client.Create(ctx, probe.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil && ctx.Err() == nil {
-			return fmt.Errorf("cannot see whether the API server holds rollouts: %w", err)
+		done, err := ask()
+		if ctx.Err() == nil && err != nil {
+			return fmt.Errorf("cannot see the API server %s: %w", what, err)
 		}
-		if err == nil {
-			if held, _, _ := unstructured.NestedBool(seen.Object, "spec", "paused"); held {
-				return nil
-			}
+		if done {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the API server does not hold rollouts %s after the policy was applied: is MutatingAdmissionPolicy switched off?", establishLimit)
+			return fmt.Errorf("the API server does not %s %s after %s", what, establishLimit, since)
 		case <-tick.C:
 		}
 	}
