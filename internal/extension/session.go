@@ -13,10 +13,11 @@ type session struct {
 	slots map[any]*slot
 }
 
-// slot is one resolved target; its one place is held while it is being made.
+// slot is one thing that was resolved; its one place is held while it is being
+// made.
 type slot struct {
-	held   chan struct{}
-	target Target
+	held chan struct{}
+	made any
 }
 
 type sessionKey struct{}
@@ -34,7 +35,8 @@ func WithSession(ctx context.Context) context.Context {
 // Once answers what make answers, and remembers it for the session of ctx by a
 // comparable key; a failure is not remembered. Calls for one key wait for each
 // other. Outside of a session it only calls make.
-func Once(ctx context.Context, key any, make func() (Target, error)) (Target, error) {
+func Once[T any](ctx context.Context, key any, make func() (T, error)) (T, error) {
+	var none T
 	s, ok := ctx.Value(sessionKey{}).(*session)
 	if !ok {
 		return make()
@@ -50,17 +52,17 @@ func Once(ctx context.Context, key any, make func() (Target, error)) (Target, er
 	case at.held <- struct{}{}:
 		defer func() { <-at.held }()
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return none, context.Cause(ctx)
 	}
-	if at.target != nil {
-		return at.target, nil
+	if made, ok := at.made.(T); ok {
+		return made, nil
 	}
-	target, err := make()
+	made, err := make()
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	at.target = target
-	return target, nil
+	at.made = made
+	return made, nil
 }
 
 func newHeld() chan struct{} { return make(chan struct{}, 1) }
