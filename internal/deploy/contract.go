@@ -22,6 +22,8 @@ type Request struct {
 	Name string
 	// Template is the text of the template.
 	Template []byte
+	// Parsed is the template where the caller has parsed it already.
+	Parsed *template.Template
 	// Parameters are values by name, ExtensionConfigs and ExternalInputs as
 	// [template.Options] has them.
 	Parameters       map[string]any
@@ -201,6 +203,9 @@ type Validation struct {
 	Resources []Affected
 	// Unknown are symbols whose id needs a running deployment.
 	Unknown []string
+	// Credentials are the parameters whose value is the kubeConfig of a UserOwned
+	// scope: what is not kept, not even sealed (S-45).
+	Credentials []string
 }
 
 // Change is one resource of a what-if (S-46).

@@ -17,7 +17,6 @@ import (
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/extension/kubernetes"
-	"github.com/radial-project/radial/internal/template"
 )
 
 func TestMain(m *testing.M) { clustertest.Main(m) }
@@ -123,27 +122,28 @@ func (b *bench) record(_ context.Context, put []core.Output, drop []core.ID) err
 	return b.note("record %s", strings.Join(parts, " "))
 }
 
-func (b *bench) plan(text string) *template.Plan {
-	b.Helper()
-	t, err := template.Parse([]byte(text))
-	if err != nil {
-		b.Fatal(err)
-	}
-	p, err := t.Plan(template.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return p
-}
-
 var owner = core.MustParseID("/planes/radius/local/resourceGroups/g/providers/Test.X/things/t")
 
-func (b *bench) run(text string) (*Deployment, error) {
+// request is that of a recipe: what it makes has an owner, and is previewed.
+func (b *bench) request(text string) Request {
+	return Request{
+		Template: []byte(text), Base: extension.Scope{Extension: "Kubernetes", Namespace: b.namespace},
+		Owner: owner, Kind: "template", Preview: true, Previous: slices.Clone(b.inventory), Record: b.record,
+	}
+}
+
+func (b *bench) run(text string) (*Result, error) {
 	b.Helper()
-	return Run(b.Context(), b.plan(text), Options{
-		Resolver: b, Scope: extension.Scope{Extension: "Kubernetes", Namespace: b.namespace},
-		Owner: owner, Kind: "template", Previous: slices.Clone(b.inventory), Record: b.record,
-	})
+	return New(EngineOptions{Resolver: b}).Deploy(b.Context(), b.request(text))
+}
+
+// delete deletes all of the inventory.
+func (b *bench) delete() error {
+	waiting, err := New(EngineOptions{Resolver: b}).Delete(b.Context(), DeleteRequest{Outputs: slices.Clone(b.inventory), Record: b.record})
+	if waiting {
+		b.Error("a deletion waits, though nothing is the control plane's")
+	}
+	return err
 }
 
 // chain is a template of config maps: c reads b, which reads a; d stands alone.
@@ -177,8 +177,8 @@ func TestRun_D31(t *testing.T) {
 	if index(t, log, "applied a") > index(t, log, "apply b") || index(t, log, "applied b") > index(t, log, "apply c") {
 		t.Errorf("out of order:\n%s", strings.Join(log, "\n"))
 	}
-	if len(d.Outputs) != 4 {
-		t.Fatalf("%d outputs", len(d.Outputs))
+	if len(d.Journal) != 4 {
+		t.Fatalf("%d outputs", len(d.Journal))
 	}
 	for _, o := range b.inventory {
 		var h Handle
@@ -199,7 +199,7 @@ func TestRun_D31(t *testing.T) {
 		t.Errorf("a second run recorded %q first", log[0])
 	}
 
-	if err := Delete(t.Context(), b, slices.Clone(b.inventory), b.record); err != nil {
+	if err := b.delete(); err != nil {
 		t.Fatal(err)
 	}
 	log = b.take()
@@ -242,7 +242,7 @@ func TestRunFailure_S43(t *testing.T) {
 	}
 	// What was planned and never made deletes as if it had been.
 	b.failOn = nil
-	if err := Delete(t.Context(), b, slices.Clone(b.inventory), b.record); err != nil {
+	if err := b.delete(); err != nil {
 		t.Fatal(err)
 	}
 	if len(b.inventory) != 0 {
@@ -271,10 +271,10 @@ func TestRunLosesItsRecord_D31(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Ref.UID = ""
-		b.inventory[i].Handle = handle(h.Kind, h.Scope, h.Ref)
+		b.inventory[i].Handle = mustJSON(h)
 		b.inventory[i].State = core.OutputPlanned
 	}
-	if err := Delete(t.Context(), b, slices.Clone(b.inventory), b.record); err != nil {
+	if err := b.delete(); err != nil {
 		t.Fatal(err)
 	}
 	left, err := b.client.CoreV1().ConfigMaps(b.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: kubernetes.OwnerKey})
@@ -294,7 +294,7 @@ func TestDeleteFailureKeepsWhatItNeeds(t *testing.T) {
 		}
 		return nil
 	}
-	err := Delete(t.Context(), b, slices.Clone(b.inventory), b.record)
+	err := b.delete()
 	if !core.IsCode(err, CodeDeleteFailed) || !strings.Contains(err.Error(), "ConfigMap/b was not deleted: no way") {
 		t.Errorf("got %v", err)
 	}
@@ -315,12 +315,9 @@ func TestRunRefuses(t *testing.T) {
 		"one object twice": {fmt.Sprintf("{"+kube, "") + `,"resources":{
 			"x":{"import":"k","type":"core/Secret@v1","properties":{"metadata":{"name":"s"}}},
 			"y":{"import":"k","type":"core/Secret@v1","properties":{"metadata":{"name":"s"}}}}}`, "x and y are the same object"},
-		"a name that is not known": {fmt.Sprintf("{"+kube, "") + `,"resources":{
-			"x":{"import":"k","type":"core/Secret@v1","properties":{"metadata":{"name":"s"}}},
-			"y":{"import":"k","type":"core/Secret@v1","properties":{"metadata":{"name":"[reference('x').metadata.uid]"}}}}}`, "the name and namespace of y must be known"},
 		"credentials": {fmt.Sprintf("{"+kube, `,"config":{"kubeConfig":"apiVersion: v1"}`) + `,"resources":{
 			"x":{"import":"k","type":"core/Secret@v1","properties":{"metadata":{"name":"s"}}}}}`, `the import "k" carries a kubeConfig`},
-		"a resource of the control plane": {`{"contentVersion":"1.0.0.0","resources":[{"type":"A.B/c","apiVersion":"1","name":"n"}]}`, "cannot be made by a recipe's template yet"},
+		"a resource of the control plane": {`{"contentVersion":"1.0.0.0","resources":[{"type":"A.B/c","apiVersion":"1","name":"n"}]}`, "no control plane is at hand here"},
 		"a fault that a dry run finds": {fmt.Sprintf("{"+kube, "") + `,"resources":{
 			"x":{"import":"k","type":"core/Secret@v1","properties":{"metadata":{"name":"s"}}},
 			"y":{"import":"k","type":"core/Service@v1","properties":{"metadata":{"name":"s"},"spec":{"ports":[{"port":0}]}}}}}`, "spec.ports[0].port"},
@@ -352,8 +349,8 @@ func TestExistingIsReadNotMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(d.Outputs) != 1 || d.Outputs[0].LocalID != "x" {
-		t.Errorf("outputs: %v", d.Outputs)
+	if len(d.Journal) != 1 || d.Journal[0].LocalID != "x" {
+		t.Errorf("outputs: %v", d.Journal)
 	}
 	if _, err := b.run(fmt.Sprintf(text, "none")); err == nil || !strings.Contains(err.Error(), "missing does not exist") {
 		t.Errorf("reading what does not exist answered %v", err)

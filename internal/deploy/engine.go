@@ -2,10 +2,15 @@ package deploy
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/radial-project/radial/internal/conceal"
-	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/template"
 )
@@ -21,6 +26,9 @@ type EngineOptions struct {
 	Link func(ctx context.Context, l template.Link) ([]byte, error)
 	// Parallel bounds the resources of one run in flight, 0 is 16.
 	Parallel int
+	// NewGUID is the source of newGuid() for requests without a seed: it must be
+	// unguessable, since passwords are made of it. nil is a seed made for each.
+	NewGUID func() string
 	// Now is the clock of events and durations; nil is the system's.
 	Now func() time.Time
 	// Pause waits between attempts (retryOn) and looks (waitUntil), until ctx
@@ -65,49 +73,52 @@ func (e *Engine) Deploy(ctx context.Context, q Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	record := q.Record
-	if record == nil {
-		record = func(context.Context, []core.Output, []core.ID) error { return nil }
+	r := e.newRun(q)
+	if r.root, err = r.newFrame(nil, p); err != nil {
+		return nil, err
 	}
-	d, err := Run(ctx, p, Options{Resolver: e.o.Resolver, Scope: q.Base, Owner: q.Owner, Kind: q.Kind, Previous: q.Previous, Record: record, Parallel: e.o.Parallel})
-	if err != nil {
-		return &Result{}, err
+	runCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r.rec = startRecorder(ctx, q.Record, cancel)
+	if err = r.root.prepare(runCtx); err == nil {
+		err = r.root.run(runCtx)
 	}
-	res := &Result{Journal: d.Outputs}
-	res.Outputs, err = p.Outputs(d)
+	if err == nil {
+		err = r.remove(runCtx)
+	}
+	if err == nil {
+		r.forget()
+	}
+	lost := r.rec.close()
+	res, err := r.result(runCtx, err)
+	if lost != nil {
+		return res, lost
+	}
 	return res, err
 }
 
-// Validate plans a deployment and asks every target that can be asked before,
-// without making anything.
-func (e *Engine) Validate(ctx context.Context, q Request) (*Validation, error) {
-	p, err := e.plan(ctx, q, true)
-	if err != nil {
-		return nil, err
+// forget drops from the journal of a deployment that owns nothing what it does
+// not make any more. What an owner's deployment no longer makes is the owner's
+// to delete.
+func (r *run) forget() {
+	if !r.q.Owner.IsZero() {
+		return
 	}
-	v := &Validation{}
-	for _, r := range p.Resources {
-		if r.Extension == nil || r.Existing {
-			continue
+	for key, o := range r.previous {
+		if r.claimed[key] == "" {
+			r.rec.drop(o.ID)
 		}
-		id, known, err := p.ExtensionID(r, nil)
-		if err != nil {
-			return nil, err
-		}
-		if !known {
-			v.Unknown = append(v.Unknown, r.Symbol)
-			continue
-		}
-		v.Resources = append(v.Resources, Affected{ID: id.String(), Symbol: r.Symbol, Type: r.Type, APIVersion: r.APIVersion})
 	}
-	return v, nil
 }
 
 // plan makes the plan of a request's template.
 func (e *Engine) plan(ctx context.Context, q Request, partial bool) (*template.Plan, error) {
-	t, err := template.Parse(q.Template)
-	if err != nil {
-		return nil, err
+	t := q.Parsed
+	if t == nil {
+		var err error
+		if t, err = template.Parse(q.Template); err != nil {
+			return nil, err
+		}
 	}
 	o := template.Options{
 		Parameters: q.Parameters, ExtensionConfigs: q.ExtensionConfigs, ExternalInputs: q.ExternalInputs,
@@ -115,8 +126,50 @@ func (e *Engine) plan(ctx context.Context, q Request, partial bool) (*template.P
 		Now: q.Started, Secret: q.Secret, Partial: partial,
 		Conceal: func(v any) { conceal.Add(ctx, v) },
 	}
+	seed := q.Seed
+	if len(seed) == 0 && e.o.NewGUID != nil {
+		o.NewGUID = e.o.NewGUID
+		return t.Plan(e.linked(ctx, o))
+	}
+	if len(seed) == 0 {
+		seed = make([]byte, 32)
+		if _, err := rand.Read(seed); err != nil {
+			return nil, err
+		}
+	}
+	o.NewGUID = guids(seed, "")
+	o.Nest = nest(seed, "")
+	return t.Plan(e.linked(ctx, o))
+}
+
+func (e *Engine) linked(ctx context.Context, o template.Options) template.Options {
 	if e.o.Link != nil {
 		o.Link = func(l template.Link) ([]byte, error) { return e.o.Link(ctx, l) }
 	}
-	return t.Plan(o)
+	return o
+}
+
+// nest gives each nested deployment GUIDs of its own.
+func nest(seed []byte, path string) func(*template.Resource, *template.Options) {
+	return func(res *template.Resource, o *template.Options) {
+		path := path + "/" + res.Symbol
+		o.NewGUID, o.Nest = guids(seed, path), nest(seed, path)
+	}
+}
+
+// guids are the GUIDs of one deployment of a run, by its path: the same in every
+// attempt, whatever else runs at the time, and not to be guessed without the
+// seed.
+func guids(seed []byte, path string) func() string {
+	n := 0
+	return func() string {
+		n++
+		h := hmac.New(sha256.New, seed)
+		fmt.Fprintf(h, "newGuid/%d/%s", n, path)
+		var id uuid.UUID
+		copy(id[:], h.Sum(nil))
+		id[6] = id[6]&0x0f | 0x40 // version 4
+		id[8] = id[8]&0x3f | 0x80
+		return id.String()
+	}
 }

@@ -98,3 +98,13 @@ func editDistance(a, b string, limit int) int {
 	}
 	return prev[len(b)]
 }
+
+// needsRuntime is errRuntime with its place.
+type needsRuntime struct{ text string }
+
+func (e *needsRuntime) Error() string        { return e.text }
+func (e *needsRuntime) Is(target error) bool { return target == errRuntime }
+
+// NeedsRuntime reports whether an evaluation before the deployment (with a nil
+// [Runtime]) failed only for what a running deployment will know.
+func NeedsRuntime(err error) bool { return errors.Is(err, errRuntime) }

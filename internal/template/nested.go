@@ -101,6 +101,9 @@ func (p *Plan) nested(r *Resource, rt Runtime) (*Plan, error) {
 	if o.ExtensionConfigs, err = p.nestedConfigs(e, props.get("extensionConfigs")); err != nil {
 		return nil, err
 	}
+	if o.Nest != nil {
+		o.Nest(r, &o)
+	}
 	return t.plan(o, p.budget, secure)
 }
 

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/radial-project/radial/internal/core"
 )
 
 // Body evaluates all of a resource that goes to its provider, when all that it
@@ -49,7 +51,8 @@ func (p *Plan) body(e *evaluator, r *Resource) (map[string]any, error) {
 func (p *Plan) fault(err error) error {
 	var at *runtimeAt
 	if errors.As(err, &at) {
-		err = at.n.errorf("%v", at.err)
+		e := core.AsError(at.n.errorf("%v", at.err))
+		err = core.Errorf(e.Code, "%w", &needsRuntime{e.Message}).WithTarget(e.Target)
 	}
 	return p.secrets.Error(err)
 }

@@ -44,6 +44,9 @@ type Options struct {
 	// a template that uses these is refused.
 	Now     time.Time
 	NewGUID func() string
+	// Nest, when not nil, may change the options of a nested deployment before it
+	// is planned: they are the parent's where the deployment says nothing else.
+	Nest func(r *Resource, o *Options)
 	// Conceal, when not nil, is told the value of every secure parameter, given
 	// or made by its default, before anything is made of it.
 	Conceal func(v any)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/radial-project/radial/internal/conceal"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/deploy"
 	"github.com/radial-project/radial/internal/extension"
@@ -44,12 +43,17 @@ type Options struct {
 }
 
 // Driver runs templates.
-type Driver struct{ o Options }
+type Driver struct {
+	o      Options
+	engine *deploy.Engine
+}
 
 var _ recipe.Driver = (*Driver)(nil)
 
 // New makes the driver.
-func New(o Options) *Driver { return &Driver{o} }
+func New(o Options) *Driver {
+	return &Driver{o, deploy.New(deploy.EngineOptions{Resolver: o.Resolver, Parallel: o.Parallel, NewGUID: o.NewGUID})}
+}
 
 func (d *Driver) load(ctx context.Context, def recipe.Definition) (*lang.Template, string, error) {
 	c, err := d.o.Fetcher.Fetch(ctx, oci.Reference{Path: def.Path, Version: def.Version, PlainHTTP: def.PlainHTTP})
@@ -85,39 +89,29 @@ func (d *Driver) Execute(ctx context.Context, run recipe.Run) (recipe.Result, er
 	if err != nil {
 		return recipe.Result{}, within(err, core.CodeRecipeInvalid, def)
 	}
-	plan, err := t.Plan(lang.Options{
-		Parameters: params,
+	deployed, err := d.engine.Deploy(ctx, deploy.Request{
 		// The same for every run of a resource, so that names made of it stay.
-		Deployment: "recipe-" + run.Owner.Name(),
-		Scope:      run.Owner.Scope(),
-		Now:        d.o.Now(),
-		NewGUID:    d.o.NewGUID,
-		Conceal:    func(v any) { conceal.Add(ctx, v) },
+		Name: "recipe-" + run.Owner.Name(), Parsed: t, Parameters: params, Scope: run.Owner.Scope(), Base: run.Scope,
+		Owner: run.Owner, Kind: def.Kind, Preview: true, Started: d.o.Now(),
+		Previous: run.Previous, Record: deploy.Record(run.Record), Progress: func(e deploy.Event) {
+			if e.Text != "" {
+				run.Progress(e.Text)
+			}
+		},
 	})
-	if err != nil {
+	switch {
+	case deploy.IsOutputs(err):
+		return recipe.Result{}, within(err, core.CodeRecipeOutputs, def)
+	case err != nil && deployed == nil: // it was not begun
 		return recipe.Result{}, within(err, core.CodeRecipeInvalid, def)
-	}
-	deployed, err := deploy.Run(ctx, plan, deploy.Options{
-		Resolver: d.o.Resolver, Scope: run.Scope, Owner: run.Owner, Kind: def.Kind, Previous: run.Previous,
-		Record: deploy.Record(run.Record), Progress: run.Progress, Parallel: d.o.Parallel,
-	})
-	if err != nil {
+	case err != nil:
 		return recipe.Result{}, within(err, core.CodeRecipeDeployment, def)
 	}
-	outputs, err := plan.Outputs(deployed)
-	if err != nil {
-		return recipe.Result{}, within(err, core.CodeRecipeOutputs, def)
-	}
-	for _, o := range outputs {
-		if o.Secure {
-			conceal.Add(ctx, o.Value)
-		}
-	}
-	res, err := answer(outputs, def)
+	res, err := answer(deployed.Outputs, def)
 	if err != nil {
 		return recipe.Result{}, err
 	}
-	res.Outputs = deployed.Outputs
+	res.Outputs, res.Warnings = deployed.Journal, deployed.Warnings
 	res.Definition = def
 	res.Definition.Digest = digest
 	return res, nil
@@ -141,7 +135,7 @@ func parameters(t *lang.Template, run recipe.Run) (map[string]any, error) {
 
 // Delete implements recipe.Driver. Each output knows its scope.
 func (d *Driver) Delete(ctx context.Context, _ extension.Scope, outputs []core.Output, record func(ctx context.Context, put []core.Output, drop []core.ID) error) error {
-	err := deploy.Delete(ctx, d.o.Resolver, outputs, record)
+	_, err := d.engine.Delete(ctx, deploy.DeleteRequest{Outputs: outputs, Record: record})
 	if core.IsCode(err, deploy.CodeDeleteFailed) {
 		e := core.AsError(err)
 		return core.Errorf(core.CodeRecipeDeletion, "%w", err).WithDetails(e.Details...)

@@ -1,0 +1,151 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/template"
+)
+
+// put writes a resource of the control plane, and waits for the operation that
+// this begins: by leaving the run (Park), or here, without a place among those
+// that are worked on.
+func (n *node) put(ctx context.Context, o template.ResourceOptions, leave func()) error {
+	r := n.f.r
+	if r.api == nil {
+		return noResources(n.title())
+	}
+	id := n.res.ID
+	r.mu.Lock()
+	operation := n.row.handle.Operation
+	r.mu.Unlock()
+	if operation == "" {
+		if o.OnlyIfNotExists {
+			whole, err := r.api.Get(ctx, id, n.res.APIVersion)
+			if err == nil {
+				n.keep(whole, false)
+				r.warn("%s exists and was left as it is", n.title())
+				return nil
+			}
+			if !core.IsCode(err, core.CodeNotFound) {
+				return err
+			}
+		}
+		var body map[string]any
+		err := n.f.eval(ctx, func(rt template.Runtime) (err error) {
+			body, err = n.f.plan.Body(n.res, rt)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		var whole map[string]any
+		if whole, operation, err = r.api.Put(ctx, id, n.res.APIVersion, body, n.res.Patch); err != nil {
+			return err
+		}
+		r.mu.Lock()
+		n.row.handle.Operation = operation
+		r.mu.Unlock()
+		n.settle(n.reference())
+		if operation == "" {
+			n.keep(whole, false)
+			return nil
+		}
+	}
+	op, err := r.api.Operation(ctx, operation)
+	if err == nil && !op.State.Terminal() {
+		if r.q.Park {
+			return errWaiting
+		}
+		n.record()
+		leave()
+		op, err = r.api.Await(ctx, operation)
+	}
+	r.mu.Lock()
+	n.made = true
+	r.mu.Unlock()
+	switch {
+	case err != nil && !core.IsCode(err, core.CodeNotFound):
+		return err
+	case err != nil: // its record is gone: the resource says how it ended
+		return n.judge(ctx)
+	case op.State != core.StateSucceeded && op.Error != nil:
+		return op.Error
+	case op.State != core.StateSucceeded:
+		return core.Errorf(core.CodeInternal, "its operation ended as %s", op.State)
+	}
+	return nil
+}
+
+// judge reads how a write ended from the resource itself.
+func (n *node) judge(ctx context.Context) error {
+	whole, err := n.live(ctx)
+	if err != nil {
+		return err
+	}
+	props, _ := whole["properties"].(map[string]any)
+	if state, _ := props["provisioningState"].(string); state != "" && core.State(state) != core.StateSucceeded {
+		return core.Errorf(core.CodeConflict, "it is in the state %s, and the operation that this deployment began is not on record any more: deploy again", state)
+	}
+	n.keep(whole, false)
+	return nil
+}
+
+// deploy runs a nested deployment.
+func (n *node) deploy(ctx context.Context) error {
+	r := n.f.r
+	started := r.e.o.Now()
+	if err := r.enter(ctx); err != nil {
+		return err
+	}
+	child, err := n.planNested(ctx)
+	r.leave()
+	if err != nil {
+		return err
+	}
+	n.child = child
+	err = child.prepare(ctx)
+	if err == nil {
+		err = child.run(ctx)
+	}
+	if err == errWaiting || ctx.Err() != nil {
+		return err
+	}
+	done := Nested{ID: n.res.ID, Path: child.path, State: core.StateSucceeded, Outputs: child.outputs, Started: started, Ended: r.e.o.Now()}
+	if err != nil {
+		done.State, done.Outputs = core.StateFailed, nil
+		done.Error = core.AsError(err)
+		if errors.Is(err, errBelow) {
+			done.Error = core.AsError(child.failure())
+		}
+	}
+	r.mu.Lock()
+	r.nested = append(r.nested, done)
+	r.mu.Unlock()
+	return err
+}
+
+func (n *node) planNested(ctx context.Context) (*frame, error) {
+	r := n.f.r
+	if id := n.res.ID; !id.IsZero() {
+		r.mu.Lock()
+		other := r.names[id.Key()]
+		if other == "" {
+			r.names[id.Key()] = n.name()
+		}
+		r.mu.Unlock()
+		if other != "" && other != n.name() {
+			return nil, n.res.Errorf("%s and %s are both the deployment %s: give one of them another name", other, n.name(), id)
+		}
+	}
+	var p *template.Plan
+	err := n.f.eval(ctx, func(rt template.Runtime) (err error) {
+		p, err = n.f.plan.Nested(n.res, rt)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r.newFrame(n, p)
+}
