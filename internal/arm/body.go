@@ -31,29 +31,35 @@ const (
 // ReadBody reads the whole body: 413 above MaxBody, 415 for a media type that is
 // not among those accepted. No Content-Type at all reads as the first.
 func ReadBody(w http.ResponseWriter, r *Request, accepted ...string) ([]byte, error) {
+	return ReadLarge(w, r, MaxBody, accepted...)
+}
+
+// ReadLarge is ReadBody with another bound, in bytes, for routes whose bodies are
+// documents.
+func ReadLarge(w http.ResponseWriter, r *Request, most int64, accepted ...string) ([]byte, error) {
 	if err := checkMedia(r.Header.Get("Content-Type"), accepted); err != nil {
 		return nil, err
 	}
-	if r.ContentLength > MaxBody {
-		return nil, tooLarge()
+	if r.ContentLength > most {
+		return nil, tooLarge(most)
 	}
 	// Not every writer knows deadlines (a test's recorder): then there is none.
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	var limit *http.MaxBytesError
 	switch {
 	case errors.As(err, &limit):
-		return nil, tooLarge()
+		return nil, tooLarge(most)
 	case err != nil:
 		return nil, core.Errorf(core.CodeBadRequest, "the request's body could not be read to its end: %v", err)
 	}
 	return body, nil
 }
 
-func tooLarge() error {
-	return core.Errorf(core.CodeTooLarge, "the request's body is larger than %d bytes", MaxBody)
+func tooLarge(most int64) error {
+	return core.Errorf(core.CodeTooLarge, "the request's body is larger than %d bytes", most)
 }
 
 func checkMedia(header string, accepted []string) error {
