@@ -1,10 +1,17 @@
 // Package scope resolves a reference to where resources live into the target
 // that makes them there. References are what the store keeps; targets, with
-// their connections and credentials, live only in the process.
+// their connections and credentials, live only in the process, and credentials
+// that were asked for only as long as the run they were asked for.
+//
+// How the cluster of a scope is found is a [Finder]'s to say, registered by the
+// scope's type. The member clusters that the server was told of are the type "";
+// [UserOwned] and [Radial] are here, AzureResourceManager is the package azure.
 package scope
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"sort"
 	"strings"
 	"sync"
@@ -17,68 +24,162 @@ import (
 // Kubernetes is the name of the extension for clusters.
 const Kubernetes = "Kubernetes"
 
-// Connect opens the connection to a member cluster. It is called at most once
-// for a cluster as long as it succeeds.
+// The types of scopes, as import configurations write them. Cluster, or none,
+// is a member cluster by its name.
+const (
+	TypeCluster   = "Cluster"
+	TypeAzure     = "AzureResourceManager"
+	TypeRadial    = "Radial"
+	TypeUserOwned = "UserOwned"
+)
+
+// Finder finds the clusters of scopes of one type. It is the part to replace:
+// another way to credentials, or a test's double, is another Finder, and nothing
+// that deploys knows the difference.
+type Finder interface {
+	// Find refuses a scope that can lead nowhere, before anything is asked of
+	// anybody, and answers how to reach the others.
+	Find(ctx context.Context, s extension.Scope, secrets extension.Secrets) (Place, error)
+}
+
+// Place is where a scope leads to.
+type Place struct {
+	// Key is comparable and tells places apart: within a session, Connect is
+	// called once for a key.
+	Key any
+	// Connect asks for credentials and makes the connection. It is called again
+	// when the API server refuses them: they may have been rotated.
+	Connect Connect
+	// Fixed says that asking again answers the same, so that it is not done.
+	Fixed bool
+	// Namespace is the one of objects when neither they nor the scope say one.
+	Namespace string
+	// Member is the name of a member cluster instead of Connect.
+	Member string
+}
+
+// Connect opens the connection to a cluster.
 type Connect func(ctx context.Context) (*kubernetes.Cluster, error)
 
-// Resolver resolves scopes of the clusters that it was given. It is safe for
-// concurrent use.
+// Resolver resolves scopes. It is safe for concurrent use.
 type Resolver struct {
-	mu       sync.Mutex
-	connects map[string]Connect
-	clusters map[string]*kubernetes.Cluster
+	mu         sync.Mutex
+	members    map[string]*member
+	finders    map[string]Finder
+	extensions map[string]extension.Resolver
 }
 
 var _ extension.Resolver = (*Resolver)(nil)
 
-// NewResolver makes a resolver of clusters by their names.
+// NewResolver makes a resolver of member clusters by their names, and of
+// clusters whose kubeconfig comes with the request. Connect is called once for a
+// member, as long as it succeeds and the cluster takes its credentials.
 func NewResolver(clusters map[string]Connect) *Resolver {
-	r := &Resolver{connects: map[string]Connect{}, clusters: map[string]*kubernetes.Cluster{}}
+	r := &Resolver{members: map[string]*member{}, finders: map[string]Finder{}, extensions: map[string]extension.Resolver{}}
 	for name, c := range clusters {
-		r.connects[strings.ToLower(name)] = c
+		r.Member(name, Member{Connect: c})
 	}
+	r.Type(TypeUserOwned, UserOwned{})
 	return r
 }
 
-// Resolve implements extension.Resolver. The empty cluster is the server's own.
-func (r *Resolver) Resolve(ctx context.Context, s extension.Scope, _ extension.Secrets) (extension.Target, error) {
+// Type registers how clusters of a type of scopes are found, in place of what
+// was registered.
+func (r *Resolver) Type(name string, f Finder) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.finders[strings.ToLower(name)] = f
+}
+
+// Extension registers who resolves the scopes of another extension.
+func (r *Resolver) Extension(name string, x extension.Resolver) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.extensions[strings.ToLower(name)] = x
+}
+
+// Resolve implements extension.Resolver.
+func (r *Resolver) Resolve(ctx context.Context, s extension.Scope, secrets extension.Secrets) (extension.Target, error) {
 	if !strings.EqualFold(s.Extension, Kubernetes) {
-		return nil, core.Errorf(core.CodeTarget, "there is no extension %q: templates can import %s", s.Extension, Kubernetes)
+		r.mu.Lock()
+		other := r.extensions[strings.ToLower(s.Extension)]
+		names := append(keys(r.extensions), Kubernetes)
+		r.mu.Unlock()
+		if other != nil {
+			return other.Resolve(ctx, s, secrets)
+		}
+		sort.Strings(names)
+		return nil, core.Errorf(core.CodeTarget, "there is no extension %q: templates can import %s", s.Extension, strings.Join(names, ", "))
 	}
-	name := strings.ToLower(s.Cluster)
-	if name == "" {
-		name = core.LocalCluster
-	}
-	c, err := r.cluster(ctx, name)
+	place, err := r.find(ctx, s, secrets)
 	if err != nil {
 		return nil, err
 	}
-	return c.Target(s.Namespace), nil
+	conn, err := r.connection(ctx, s, place)
+	if err != nil {
+		return nil, err
+	}
+	namespace := s.Namespace
+	if namespace == "" {
+		namespace = place.Namespace
+	}
+	return &target{conn, namespace}, nil
 }
 
-func (r *Resolver) cluster(ctx context.Context, name string) (*kubernetes.Cluster, error) {
+func (r *Resolver) find(ctx context.Context, s extension.Scope, secrets extension.Secrets) (Place, error) {
+	if s.Type == "" || strings.EqualFold(s.Type, TypeCluster) {
+		name := s.Cluster
+		if name == "" {
+			name = s.ID // as answers write it
+		}
+		if name == "" {
+			name = core.LocalCluster
+		}
+		return Place{Member: name}, nil
+	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if c := r.clusters[name]; c != nil {
-		return c, nil
+	f := r.finders[strings.ToLower(s.Type)]
+	known := keys(r.finders)
+	r.mu.Unlock()
+	if f == nil {
+		return Place{}, core.Errorf(core.CodeTarget, "scopes of the type %q cannot be used here: known are %s; the type is turned on with the server's configuration", s.Type, strings.Join(known, ", ")).WithTarget(s.ID)
 	}
-	connect := r.connects[name]
-	if connect == nil {
-		names := make([]string, 0, len(r.connects))
-		for n := range r.connects {
-			names = append(names, n)
+	return f.Find(ctx, s, secrets)
+}
+
+// sessionKey is what is shared within a session.
+type sessionKey struct {
+	scopeType string
+	place     any
+}
+
+func (r *Resolver) connection(ctx context.Context, s extension.Scope, p Place) (*connection, error) {
+	if p.Member != "" {
+		return r.member(ctx, p.Member)
+	}
+	return extension.Once(ctx, sessionKey{strings.ToLower(s.Type), p.Key}, func() (*connection, error) {
+		cluster, err := p.Connect(ctx)
+		if err != nil {
+			return nil, err
 		}
-		sort.Strings(names)
-		known := "this server was started without a kubeconfig, so it has none"
-		if len(names) > 0 {
-			known = "known: " + strings.Join(names, ", ")
-		}
-		return nil, core.Errorf(core.CodeTarget, "there is no cluster %q (%s)", name, known).WithTarget(name)
+		return newConnection(cluster, p.Connect, p.Fixed), nil
+	})
+}
+
+func keys[T any](m map[string]T) []string {
+	names := make([]string, 0, len(m))
+	for n := range m {
+		names = append(names, n)
 	}
-	c, err := connect(ctx)
-	if err != nil {
-		return nil, core.Errorf(core.CodeTarget, "cluster %q cannot be used: %w", name, err).WithTarget(name)
-	}
-	r.clusters[name] = c
-	return c, nil
+	sort.Strings(names)
+	return names
+}
+
+// ClusterName is the name that a cluster found by an id has in the ids of its
+// objects (/planes/kubernetes/<name>/…): readable, and another one for another
+// id. It is a function of the id alone, so it is known before the cluster is.
+func ClusterName(id string) string {
+	id = strings.TrimSuffix(id, "/")
+	sum := sha256.Sum256([]byte(strings.ToLower(id)))
+	return id[strings.LastIndexByte(id, '/')+1:] + "-" + hex.EncodeToString(sum[:4])
 }

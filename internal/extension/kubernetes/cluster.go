@@ -94,6 +94,13 @@ func unusable(name string, _ error) error {
 // Name is the cluster's name.
 func (c *Cluster) Name() string { return c.name }
 
+// Named is the same connection under another name in ids.
+func (c *Cluster) Named(name string) *Cluster {
+	n := &Cluster{name: name, host: c.host, dynamic: c.dynamic, rest: c.rest, o: c.o,
+		kinds: map[schema.GroupVersion]map[string]kind{}, asking: make(chan struct{}, 1), id: c.knownIdentity()}
+	return n
+}
+
 // Target returns the cluster as a target whose objects go, unless they say
 // otherwise, to a namespace.
 func (c *Cluster) Target(namespace string) *Target { return &Target{c, namespace} }

@@ -74,3 +74,11 @@ func (c *Cluster) sameCluster(ctx context.Context, ref extension.Ref, verb, what
 			"lead the scope to that cluster again, or detach the resource if that cluster is no more",
 		verb, what, c.name, metav1.NamespaceSystem, id, ref.ConfigID).WithTarget(ref.ID.String())
 }
+
+// KnownConfigID is ConfigID as far as it was read before, else "".
+func (c *Cluster) KnownConfigID() string {
+	if id := c.knownIdentity(); id != nil {
+		return id.uid
+	}
+	return ""
+}
