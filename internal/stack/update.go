@@ -2,6 +2,7 @@ package stack
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/radial-project/radial/internal/core"
@@ -164,6 +165,7 @@ func (m *Manager) Update(ctx context.Context, s Session, u Update) (Outcome, err
 	if stopped(ctx, err) {
 		return Outcome{}, err
 	}
+	r.supply(res)
 	if err == nil && res.Waiting {
 		return Outcome{Record: r.next, Waiting: true}, nil
 	}
@@ -204,6 +206,17 @@ func (m *Manager) Update(ctx context.Context, s Session, u Update) (Outcome, err
 		failure = fault
 	}
 	return r.end(ctx, failure)
+}
+
+// supply takes over the credentials that came with the template's parameters: what
+// the same update deletes is reached by them too.
+func (r *run) supply(res *deploy.Result) {
+	if res == nil || len(res.Secrets) == 0 {
+		return
+	}
+	all := maps.Clone(res.Secrets)
+	maps.Copy(all, r.q.Secrets) // what was given for this very purpose wins
+	r.q.Secrets = all
 }
 
 // stopped reports whether a run was cut off: by its context's end, or by the loss
