@@ -184,6 +184,9 @@ type Result struct {
 	// Deployments are the nested ones, by path.
 	Deployments []Nested
 	Warnings    []string
+	// Secrets are the credentials of the UserOwned scopes that the run reached, by
+	// fingerprint: for what follows in the same request. They are never kept.
+	Secrets map[string]extension.Secrets `json:"-"`
 }
 
 // Nested is a nested deployment that ended.

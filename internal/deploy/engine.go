@@ -69,6 +69,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // control plane is left to wait for ([Request].Park). Result is not nil with an
 // error too, once the template has been planned: what was made so far.
 func (e *Engine) Deploy(ctx context.Context, q Request) (*Result, error) {
+	ctx = extension.WithSession(ctx)
 	p, err := e.plan(ctx, q, false)
 	if err != nil {
 		return nil, err
@@ -104,8 +105,8 @@ func (r *run) forget() {
 	if !r.q.Owner.IsZero() {
 		return
 	}
-	for key, o := range r.previous {
-		if r.claimed[key] == "" {
+	for _, o := range r.q.Previous {
+		if r.claimed[o.ID.Key()] == "" {
 			r.rec.drop(o.ID)
 		}
 	}

@@ -27,6 +27,9 @@ type Handle struct {
 	Operation string `json:"operation,omitempty"`
 }
 
+// key is that of [Affected].
+func (h Handle) key() string { return Affected{ID: h.ID, Scope: answeredScope(h.Scope)}.Key() }
+
 // own reports whether the resource is one of the control plane itself.
 func (h Handle) own() bool { return h.Scope.Extension == "" }
 
@@ -65,6 +68,12 @@ func (r *run) planRow(id core.ID, localID string, h Handle, needs []core.ID) *ro
 	h.Kind, h.Run = r.q.Kind, r.q.Run
 	w := &row{out: core.Output{ID: id, LocalID: localID, State: core.OutputPlanned, Managed: !r.q.Owner.IsZero(), DependsOn: needs}, handle: h}
 	before, ok := r.previous[id.Key()]
+	if !ok && !h.own() {
+		// What the target named only when it was made has another id in the plan.
+		if before, ok = r.previous[h.key()]; ok {
+			w.out.ID = before.ID
+		}
+	}
 	if !ok {
 		return w
 	}

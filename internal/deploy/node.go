@@ -28,8 +28,11 @@ type node struct {
 	place *place
 	id    template.ExtensionID
 	ref   extension.Ref
-	// preview is what a target says that it would make, nil where none was asked.
-	preview map[string]any
+	// preview is what a target says that it would make, nil where none was asked,
+	// and about what it says of that; unsupported is why it cannot say.
+	preview     map[string]any
+	about       *extension.About
+	unsupported error
 	// row is what the journal has of it, nil for what is only read.
 	row *row
 	// child is the frame of a nested deployment.
@@ -214,28 +217,28 @@ func (n *node) planLate() error {
 
 // plan makes the node's row.
 func (n *node) plan() error {
+	r := n.f.r
 	h := Handle{Ref: n.ref}
 	id := n.ref.ID
 	if n.res.Extension == nil {
 		if id = n.res.ID; id.IsZero() {
 			return n.foreign()
 		}
-		h.Ref = extension.Ref{ID: id, Type: n.res.Type, APIVersion: n.res.APIVersion, Owner: n.f.r.q.Owner}
+		h.Ref = extension.Ref{ID: id, Type: n.res.Type, APIVersion: n.res.APIVersion, Owner: r.q.Owner}
 	} else {
-		h.Scope, h.ID = n.place.scope, n.id.String()
-		h.Ref.ConfigID = n.place.configID
+		h.Scope, _ = n.place.kept()
+		h.ID = n.id.String()
+		if id.IsZero() { // its target knows only when it is made
+			id = extension.ResourceID(h.Scope.Extension, answeredScope(h.Scope).Key(), n.res.Type, identifiersOf(n.id))
+		}
 	}
-	if err := n.f.r.claim(id, n); err != nil {
-		return err
-	}
-	r := n.f.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n.row = r.planRow(id, n.name(), h, outputsOf(n.requires()))
 	if n.res.Extension == nil {
 		r.byID[strings.ToLower(n.res.ResourceID)] = n
 	}
-	return nil
+	return r.claim(n.row.out.ID, n)
 }
 
 // foreign refuses what no plane of ours holds.
@@ -272,7 +275,7 @@ func (n *node) bind(ctx context.Context) error {
 	var props map[string]any
 	var id template.ExtensionID
 	err = n.f.eval(ctx, func(rt template.Runtime) (err error) {
-		if id, _, err = n.f.plan.ExtensionID(n.res, rt); err == nil {
+		if id, _, err = n.f.plan.ExtensionIDIn(n.res, rt, place.namespace); err == nil {
 			props, err = n.f.plan.Properties(n.res, rt)
 		}
 		return err
@@ -280,22 +283,34 @@ func (n *node) bind(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return n.bindTo(ctx, place, id, props, []string{"/"})
+	return n.bindTo(ctx, place, id, props, nil, false)
 }
 
-// bindTo names the resource at its target; unknown are what of its properties
-// is not known, or not to be looked at.
-func (n *node) bindTo(ctx context.Context, p *place, id template.ExtensionID, props map[string]any, unknown []string) error {
+// bindTo names the resource at its target, and with preview asks it what it
+// would make. unknown are what of its properties is not known.
+func (n *node) bindTo(ctx context.Context, p *place, id template.ExtensionID, props map[string]any, unknown []string, preview bool) error {
+	if !preview && len(unknown) == 0 && strings.EqualFold(p.scope.Extension, providerKubernetes) {
+		unknown = []string{"/"} // only its name counts, which needs no call
+	}
 	s, err := p.target.Preview(ctx, extension.Resource{
 		Type: n.res.Type, APIVersion: n.res.APIVersion, Properties: props, Unevaluated: unknown, Owner: n.f.r.q.Owner,
 	})
-	if err != nil {
+	p.hide(s.Secret)
+	switch {
+	case core.IsCode(err, extension.CodePreviewNotSupported):
+		s = extension.State{Ref: extension.Ref{Type: n.res.Type, APIVersion: n.res.APIVersion, Owner: n.f.r.q.Owner}}
+		n.unsupported = err
+	case err != nil:
 		return err
+	case len(unknown) == 0:
+		n.preview, n.about = s.Properties, s.About
 	}
 	n.place, n.id, n.ref, n.bound = p, id, s.Ref, true
-	n.ref.ConfigID = p.configID
-	if len(unknown) == 0 {
-		n.preview = s.Properties
+	if n.ref.ConfigID == "" {
+		n.ref.ConfigID = p.configID
+	}
+	if len(n.ref.Identifiers) == 0 {
+		n.ref.Identifiers = identifiersOf(id)
 	}
 	return nil
 }
@@ -366,7 +381,8 @@ func (n *node) apply(ctx context.Context, o template.ResourceOptions) error {
 		return err
 	}
 	concealSecret(ctx, n.res.Type, props)
-	s, err := n.place.target.Apply(ctx, extension.Resource{Type: n.res.Type, APIVersion: n.res.APIVersion, Properties: props, Owner: r.q.Owner})
+	s, err := n.place.target.Apply(ctx, extension.Resource{Type: n.res.Type, APIVersion: n.res.APIVersion, Properties: props, Owner: r.q.Owner, UID: n.reference().UID})
+	n.place.hide(s.Secret)
 	if err == nil || s.Ref.UID != "" {
 		n.settle(s.Ref)
 	}
@@ -405,8 +421,10 @@ func (n *node) settle(ref extension.Ref) {
 	defer r.mu.Unlock()
 	n.made = true
 	if n.place != nil {
-		ref.ConfigID = n.place.configID
-		n.row.handle.Scope = n.place.scope
+		if ref.ConfigID == "" {
+			ref.ConfigID = n.place.configID
+		}
+		n.row.handle.Scope, _ = n.place.kept()
 	}
 	if ref.Owner.IsZero() {
 		ref.Owner = r.q.Owner

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -24,23 +25,10 @@ func (f *frame) prepare(ctx context.Context) error {
 	if err := f.reach(ctx); err != nil {
 		return err
 	}
-	errs, _ := runGraph(ctx, make([][]int, len(f.nodes)), len(f.nodes), func(ctx context.Context, i int) error {
-		n := f.nodes[i]
-		if err := f.r.enter(ctx); err != nil {
-			return err
-		}
-		defer f.r.leave()
-		return n.nameBefore(ctx)
-	})
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if err := f.nameAll(ctx); err != nil {
+		return err
 	}
-	failed := false
-	for i, err := range errs {
-		f.nodes[i].err = err
-		failed = failed || err != nil
-	}
-	if failed {
+	if slices.ContainsFunc(f.nodes, func(n *node) bool { return n.err != nil }) {
 		return errBelow
 	}
 	var planned []*node
@@ -65,6 +53,42 @@ func (f *frame) prepare(ctx context.Context) error {
 	}
 	f.r.mu.Unlock()
 	return f.r.rec.commit(outs)
+}
+
+// nameAll binds the nodes that can be named, in parallel. One of a type that its
+// target does not serve is asked for again after all others, which may bring it;
+// when it needs something that is made first, that may be what brings it.
+func (f *frame) nameAll(ctx context.Context) error {
+	name := func(of func(n *node) bool) error {
+		runGraph(ctx, make([][]int, len(f.nodes)), f.r.parallel(), func(ctx context.Context, i int) error {
+			n := f.nodes[i]
+			if !of(n) || n.res.Uncertain {
+				return nil
+			}
+			if err := f.r.enter(ctx); err != nil {
+				return err
+			}
+			defer f.r.leave()
+			n.err = n.nameBefore(ctx)
+			return nil
+		})
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return nil
+	}
+	if err := name(func(n *node) bool { return n.err == nil }); err != nil {
+		return err
+	}
+	if err := name(func(n *node) bool { return errors.Is(n.err, extension.ErrNotServed) }); err != nil {
+		return err
+	}
+	for _, n := range f.nodes {
+		if errors.Is(n.err, extension.ErrNotServed) && !n.onlyExisting() {
+			n.err = nil
+		}
+	}
+	return nil
 }
 
 // possible refuses at once what this engine has nothing to make with.
@@ -110,7 +134,7 @@ func (f *frame) reach(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if missingOwner(err) && !slices.ContainsFunc(users[x], func(n *node) bool { return n.onlyExisting() }) {
+		if p.mayCome(err) && !slices.ContainsFunc(users[x], func(n *node) bool { return n.onlyExisting() }) {
 			return nil // what they depend on may make it: asked again then
 		}
 		return ofImport(ctx, x, err)
@@ -194,27 +218,31 @@ func (n *node) nameBefore(ctx context.Context) error {
 		n.preview, err = n.f.r.api.Preview(ctx, n.res.ID, n.res.APIVersion, body)
 		return err
 	}
-	id, known, err := n.f.plan.ExtensionID(n.res, nil)
+	x := n.res.Extension
+	p := n.f.places[x].p
+	n.place = p
+	if p == nil {
+		return nil
+	}
+	id, known, err := n.f.plan.ExtensionIDIn(n.res, nil, p.namespace)
+	if err != nil && p.target == nil {
+		return nil // its scope may know the namespace, once it is there
+	}
 	if err != nil || !known {
 		return err
 	}
 	n.id = id
-	p := n.f.places[n.res.Extension].p
-	n.place = p
-	if p == nil || p.target == nil {
+	if p.target == nil {
 		return nil
 	}
 	props, unknown, err := n.f.plan.Known(n.res)
 	if err != nil {
 		return err
 	}
-	if !n.f.r.previews() && len(unknown) == 0 {
-		unknown = []string{"/"} // only its name counts
-	}
 	if len(unknown) == 0 {
 		concealSecret(ctx, n.res.Type, props)
 	}
-	return n.bindTo(ctx, p, id, props, unknown)
+	return n.bindTo(ctx, p, id, props, unknown, n.f.r.previews())
 }
 
 // previews reports whether targets are asked by dry runs first. They were, when

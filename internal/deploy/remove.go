@@ -204,8 +204,8 @@ func (m *removal) extension(ctx context.Context, made map[string]string) error {
 		return err
 	}
 	m.out.Scope = p.answered()
-	if len(p.config) > 0 {
-		m.out.Config = p.config
+	if _, config := p.kept(); len(config) > 0 {
+		m.out.Config = config
 	}
 	if name := made[m.out.Key()]; name != "" {
 		return m.d.Errorf("%s is deployed too, by %s: a resource is deployed or deleted, not both", m.d.Text(), name)
@@ -259,19 +259,13 @@ func erase(ctx context.Context, t extension.Target, configID string, ref extensi
 		return core.Errorf(extension.CodeWrongTarget, "its scope leads to another place (%s) than where it was made (%s): nothing was deleted; bring the former back, or take the resource out of the record", configID, ref.ConfigID)
 	}
 	if detach {
-		d, ok := t.(Detacher)
+		d, ok := t.(extension.Releaser)
 		if !ok {
 			return nil // it marks nothing
 		}
-		return d.Detach(ctx, ref)
+		return d.Release(ctx, ref)
 	}
 	return t.Delete(ctx, ref)
-}
-
-// Detacher is a target that can take the mark of an owner off a resource and
-// leave it alone otherwise. One that is gone, or not its owner's, is no error.
-type Detacher interface {
-	Detach(ctx context.Context, ref extension.Ref) error
 }
 
 // DeleteRequest asks for the end of what an inventory names.
@@ -294,9 +288,10 @@ type DeleteRequest struct {
 // says that operations of the control plane are left to wait for: it is called
 // again when they have ended.
 func (e *Engine) Delete(ctx context.Context, q DeleteRequest) (waiting bool, err error) {
+	ctx = extension.WithSession(ctx)
 	runCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := e.newRun(Request{Park: q.Park, Parallel: q.Parallel, Resources: q.Resources})
+	r := e.newRun(Request{Park: q.Park, Parallel: q.Parallel, Resources: q.Resources, Secrets: q.Secrets})
 	r.rec = startRecorder(ctx, q.Record, cancel)
 	index := map[string]int{}
 	for i, o := range q.Outputs {
@@ -368,11 +363,10 @@ func (r *run) deleteOutput(ctx context.Context, q DeleteRequest, o core.Output) 
 		}
 		return r.end(ctx, operation)
 	}
-	secrets, ok := q.Secrets[h.Scope.Fingerprint]
-	if !ok {
-		secrets = q.Secrets[""]
+	p := &place{scope: h.Scope}
+	if h.Scope.Type == template.ScopeUserOwned {
+		p.secrets = r.q.secretsOf(h.Scope)
 	}
-	p := &place{scope: h.Scope, secrets: secrets}
 	err = r.targets.resolve(ctx, p)
 	if err == nil {
 		err = erase(ctx, p.target, p.configID, h.Ref, false)

@@ -89,7 +89,7 @@ func (f *frame) failure() error {
 
 // result gathers what came of a run.
 func (r *run) result(ctx context.Context, err error) (*Result, error) {
-	res := &Result{Outputs: r.root.outputs, Warnings: r.warnings, Deployments: r.nested, Deleted: r.deleted}
+	res := &Result{Outputs: r.root.outputs, Warnings: r.warnings, Deployments: r.nested, Deleted: r.deleted, Secrets: r.targets.used}
 	slices.Sort(res.Warnings)
 	slices.SortFunc(res.Deployments, func(a, b Nested) int { return cmp.Compare(a.Path, b.Path) })
 	r.root.walk(func(n *node) {
@@ -134,7 +134,9 @@ func (a Affected) scopeKey() string {
 func (n *node) affected() Affected {
 	a := n.planned()
 	h := n.row.handle
-	a.Output = n.row.out.ID.String()
+	if a.Output = h.Ref.ID.String(); a.Output == "" {
+		a.Output = n.row.out.ID.String()
+	}
 	a.Identifiers = h.Ref.Identifiers
 	if n.res.Extension != nil {
 		a.Identity = &Identity{ConfigID: h.Ref.ConfigID, UID: h.Ref.UID}
@@ -156,9 +158,10 @@ func (n *node) planned() Affected {
 	if x := n.res.Extension; x != nil {
 		a.ID, a.Extension, a.Version = n.id.String(), x.Provider, x.Version
 		if n.place != nil {
-			a.Scope = n.place.answered()
-			if len(n.place.config) > 0 {
-				a.Config = n.place.config
+			scope, config := n.place.kept()
+			a.Scope = answeredScope(scope)
+			if len(config) > 0 {
+				a.Config = config
 			}
 		}
 		a.Output = n.ref.ID.String()

@@ -89,8 +89,13 @@ func (e *Engine) newRun(q Request) *run {
 	}
 	for _, o := range q.Previous {
 		r.previous[o.ID.Key()] = o
-		if h, err := readHandle(o); err == nil && q.Run != "" && h.Run == q.Run {
-			r.resumed = true
+		h, err := readHandle(o)
+		if err != nil {
+			continue
+		}
+		r.resumed = r.resumed || q.Run != "" && h.Run == q.Run
+		if !h.own() {
+			r.previous[h.key()] = o
 		}
 	}
 	if !q.ID.IsZero() {
@@ -152,10 +157,12 @@ func (r *run) warn(format string, args ...any) {
 	}
 }
 
-// claim refuses a second resource of the same identity in one run.
+// claim refuses a second resource of the same identity in one run. The run's
+// lock is held.
 func (r *run) claim(id core.ID, n *node) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if id.IsZero() { // not known before it is made
+		return nil
+	}
 	if other := r.claimed[id.Key()]; other != "" && other != n.name() {
 		return n.res.Errorf("%s and %s are the same object, %s: give one of them another name", other, n.name(), id)
 	}

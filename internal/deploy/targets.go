@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
 	"strings"
 	"sync"
 
@@ -19,17 +20,24 @@ const kubeConfigEntry = "kubeConfig"
 
 // place is where the resources of an import go.
 type place struct {
+	mu      sync.Mutex // guards scope and config once it is resolved
 	scope   extension.Scope
 	secrets extension.Secrets
 	// config is the import's configuration beside the scope, without secrets.
 	config map[string]any
+	// namespace is the one for objects that name none, beside the import's: the
+	// request's, or the target's own.
+	namespace string
 	// target and configID are nil and "" until it is resolved.
 	target   extension.Target
 	configID string
 }
 
 // answered is the place's scope as results have it.
-func (p *place) answered() *Scope { return answeredScope(p.scope) }
+func (p *place) answered() *Scope {
+	s, _ := p.kept()
+	return answeredScope(s)
+}
 
 func answeredScope(s extension.Scope) *Scope {
 	if s.Type == "" {
@@ -50,17 +58,21 @@ func readPlace(q *Request, x *template.Extension, config map[string]any) (*place
 	}
 	kube := strings.EqualFold(x.Provider, providerKubernetes)
 	p := &place{config: map[string]any{}, secrets: extension.Secrets{}}
-	if kube {
-		p.scope = q.Base
+	if kube && scope == nil {
+		p.scope, p.namespace = q.Base, q.Base.Namespace
 	}
 	p.scope.Extension, p.scope.Version = x.Provider, x.Version
 	if scope != nil {
-		p.scope.Type, p.scope.ID, p.scope.Cluster, p.scope.Fingerprint = scope.Type, scope.ID, "", ""
+		p.scope.Type, p.scope.ID, p.scope.Cluster, p.scope.Fingerprint = scope.Type, scope.ID, "", scope.Fingerprint
 		if scope.Type == template.ScopeUserOwned {
 			if err := mayCarry(q, x, scope); err != nil {
 				return nil, err
 			}
-			p.secrets[kubeConfigEntry] = scope.KubeConfig
+			if scope.KubeConfig != "" {
+				p.secrets[kubeConfigEntry] = scope.KubeConfig
+			} else if p.secrets, err = supplied(q.Secrets, scope.Fingerprint); err != nil {
+				return nil, err
+			}
 		}
 		if scope.CredentialType = canonical(scope.CredentialType, "User"); scope.CredentialType == "User" {
 			p.scope.CredentialType = scope.CredentialType
@@ -101,6 +113,70 @@ func readPlace(q *Request, x *template.Extension, config map[string]any) (*place
 	return p, nil
 }
 
+// supplied finds the credentials of a UserOwned scope that is known by its
+// fingerprint alone: they come with each request, since nothing keeps them.
+func supplied(secrets map[string]extension.Secrets, fingerprint string) (extension.Secrets, error) {
+	for _, name := range []string{fingerprint, ""} {
+		if given, ok := secrets[name]; ok {
+			return given, nil
+		}
+	}
+	return nil, core.Errorf(extension.CodeCredentialsNeeded, "the kubeConfig of the cluster with the fingerprint %s is kept nowhere, and was not supplied with this request: supply it and repeat; nothing was done there", fingerprint)
+}
+
+// secretsOf are the credentials that came with the request for a scope.
+func (q *Request) secretsOf(s extension.Scope) extension.Secrets {
+	if found, ok := q.Secrets[s.Fingerprint]; ok {
+		return found
+	}
+	return q.Secrets[""]
+}
+
+// hide takes out of what is stored the entries of the configuration that the
+// target keeps secret though the template does not.
+func (p *place) hide(pointers []string) {
+	if len(pointers) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rest := map[string]any{}
+	if p.scope.Config == "" || json.Unmarshal([]byte(p.scope.Config), &rest) != nil {
+		return
+	}
+	config := maps.Clone(p.config)
+	for _, pointer := range pointers {
+		without(rest, pointer)
+		without(config, pointer)
+	}
+	p.config, p.scope.Config = config, ""
+	if len(rest) > 0 {
+		p.scope.Config = string(mustJSON(rest))
+	}
+}
+
+// kept is the scope as it is stored, and the configuration as it is answered.
+func (p *place) kept() (extension.Scope, map[string]any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.scope, p.config
+}
+
+// without takes out what a JSON pointer leads to; objects on the way are copied.
+func without(m map[string]any, pointer string) {
+	name, rest, deeper := strings.Cut(strings.TrimPrefix(pointer, "/"), "/")
+	name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+	if !deeper {
+		delete(m, name)
+		return
+	}
+	if inner, ok := m[name].(map[string]any); ok {
+		inner = maps.Clone(inner)
+		m[name] = inner
+		without(inner, "/"+rest)
+	}
+}
+
 // mayCarry refuses credentials where they may not be: in the text of a template,
 // which is kept and answered (S-39), and in a recipe, whose environment says
 // where its resources go.
@@ -137,6 +213,8 @@ type targets struct {
 	resolver extension.Resolver
 	mu       sync.Mutex
 	known    map[targetKey]*resolved
+	// used are the credentials of UserOwned scopes, by fingerprint.
+	used map[string]extension.Secrets
 }
 
 type targetKey struct {
@@ -152,7 +230,7 @@ type resolved struct {
 }
 
 func newTargets(r extension.Resolver) *targets {
-	return &targets{resolver: r, known: map[targetKey]*resolved{}}
+	return &targets{resolver: r, known: map[targetKey]*resolved{}, used: map[string]extension.Secrets{}}
 }
 
 // resolve fills in a place's target and the mark of what it leads to. A failure
@@ -190,8 +268,19 @@ func (t *targets) resolve(ctx context.Context, p *place) error {
 		}
 		r.asked = true
 	}
+	if want := p.scope.Fingerprint; want != "" && want != r.configID {
+		// S-38: credentials for another cluster. They may be taken back by a
+		// request that has the right ones.
+		return core.Errorf(extension.CodeWrongTarget, "the kubeConfig that was supplied leads to another cluster (fingerprint %s) than the scope names (%s): supply that cluster's; nothing was done in either", r.configID, want)
+	}
 	p.target, p.configID = r.target, r.configID
+	if d, ok := p.target.(extension.DefaultNamespace); ok && p.namespace == "" {
+		p.namespace = d.DefaultNamespace()
+	}
 	if p.scope.Type == template.ScopeUserOwned {
+		t.mu.Lock()
+		t.used[r.configID] = p.secrets
+		t.mu.Unlock()
 		p.scope.Fingerprint = r.configID
 	}
 	return nil

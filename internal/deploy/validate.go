@@ -43,6 +43,7 @@ func (e *Engine) Validate(ctx context.Context, q Request) (*Validation, error) {
 // place and ref where they are known, preview where a target answered, err where
 // one refused.
 func (e *Engine) survey(ctx context.Context, q Request) (*run, error) {
+	ctx = extension.WithSession(ctx)
 	p, err := e.plan(ctx, q, true)
 	if err != nil {
 		return nil, err
@@ -67,14 +68,8 @@ func (f *frame) survey(ctx context.Context) error {
 	if err := f.reach(ctx); err != nil {
 		return err
 	}
-	runGraph(ctx, make([][]int, len(f.nodes)), f.r.parallel(), func(ctx context.Context, i int) error {
-		if n := f.nodes[i]; n.err == nil && !n.res.Uncertain {
-			n.err = n.nameBefore(ctx)
-		}
-		return nil
-	})
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if err := f.nameAll(ctx); err != nil {
+		return err
 	}
 	for _, n := range f.nodes {
 		switch {
@@ -144,4 +139,10 @@ func (r *run) credentials() []string {
 // exist.
 func missingOwner(err error) bool {
 	return core.IsCode(err, core.CodeNotFound) || core.IsCode(err, extension.CodeScopeGone)
+}
+
+// mayCome reports whether a place that cannot be reached may be made by what its
+// resources depend on.
+func (p *place) mayCome(err error) bool {
+	return missingOwner(err) || p.scope.Type == template.ScopeRadial && core.IsCode(err, core.CodeTarget)
 }

@@ -244,6 +244,12 @@ func lookup(m map[string]any, name string) any {
 // enough. An id that the template writes must be the one that follows from the
 // body.
 func (p *Plan) ExtensionID(r *Resource, rt Runtime) (id ExtensionID, known bool, err error) {
+	return p.ExtensionIDIn(r, rt, p.options.Namespace)
+}
+
+// ExtensionIDIn is ExtensionID with the namespace to use where neither body nor
+// import names one: that of the scope's target.
+func (p *Plan) ExtensionIDIn(r *Resource, rt Runtime, namespace string) (id ExtensionID, known bool, err error) {
 	if r.Extension == nil {
 		return id, false, r.Errorf("%s is of no import", r.Symbol)
 	}
@@ -269,7 +275,7 @@ func (p *Plan) ExtensionID(r *Resource, rt Runtime) (id ExtensionID, known bool,
 	if err != nil {
 		return id, false, err
 	}
-	id, err = p.identity(r, config, props)
+	id, err = p.identity(r, config, props, namespace)
 	return id, err == nil, p.secrets.Error(err)
 }
 
@@ -278,8 +284,7 @@ func asMap(v any) map[string]any {
 	return m
 }
 
-func (p *Plan) identity(r *Resource, config, props map[string]any) (ExtensionID, error) {
-	namespace := p.options.Namespace
+func (p *Plan) identity(r *Resource, config, props map[string]any, namespace string) (ExtensionID, error) {
 	var written ExtensionID
 	if n := r.n.get("id"); n != nil {
 		p.mu.Lock()

@@ -267,6 +267,9 @@ func (p *Plan) checkDeleted() error {
 		if r.Extension == nil || r.Existing {
 			continue
 		}
+		if s, err := r.Extension.Scope(r.Extension.Config); err == nil && s != nil && lookup(r.Extension.Config, "namespace") == nil {
+			continue // the scope's target may have the namespace
+		}
 		if _, _, err := p.ExtensionID(r, nil); err != nil {
 			return err
 		}
