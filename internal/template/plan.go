@@ -331,6 +331,9 @@ func (p *Plan) readParameters(values map[string]any) error {
 		if bad := p.t.fit(q.def, v, "parameter "+strconv.Quote(q.name), 0); bad != nil {
 			return bad.WithTarget("parameters." + q.name)
 		}
+		if bad := fitsResource(q, v); bad != nil {
+			return bad.WithTarget("parameters." + q.name)
+		}
 	}
 	return nil
 }
