@@ -283,6 +283,14 @@ func (n *node) bind(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if n.res.Existing && !strings.EqualFold(id.Provider, providerKubernetes) {
+		// What it would become means nothing: what the template says of a
+		// resource that is only read are its identifiers.
+		n.place, n.id, n.bound = place, id, true
+		n.ref = extension.Ref{Type: n.res.Type, APIVersion: n.res.APIVersion, Identifiers: mustJSON(props)}
+		n.ref.ID = extension.ResourceID(id.Provider, place.configID, n.res.Type, n.ref.Identifiers)
+		return nil
+	}
 	return n.bindTo(ctx, place, id, props, nil, false)
 }
 
