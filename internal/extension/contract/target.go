@@ -129,14 +129,16 @@ func (t *Target) guard(ctx context.Context) func() {
 func (t *Target) Preview(ctx context.Context, r extension.Resource) (extension.State, error) {
 	defer t.guard(ctx)()
 	s := t.specification(r)
-	if len(r.Unevaluated) > 0 {
+	// "/" asks for the name alone: all that there is to look at is there.
+	unevaluated := slices.DeleteFunc(slices.Clone(r.Unevaluated), func(p string) bool { return p == "/" })
+	if len(unevaluated) > 0 {
 		if !t.o.Partial {
 			return extension.State{}, core.Errorf(extension.CodePreviewNotSupported,
-				"%s has no preview of a %s of which something is not known yet: %s", t, r.Type, strings.Join(r.Unevaluated, ", "))
+				"%s has no preview of a %s of which something is not known yet: %s", t, r.Type, strings.Join(unevaluated, ", "))
 		}
 		s.Properties = deepCopy(s.Properties).(map[string]any)
 		s.Metadata = &sdk.SpecificationMetadata{}
-		for _, pointer := range r.Unevaluated {
+		for _, pointer := range unevaluated {
 			place(s.Properties, pointer)
 			s.Metadata.Unevaluated = append(s.Metadata.Unevaluated, "/properties"+pointer)
 		}
