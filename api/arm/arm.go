@@ -90,6 +90,8 @@ type OperationMessage struct {
 	Seq  int64     `json:"seq"`
 	Time time.Time `json:"time"`
 	Text string    `json:"text"`
+	// Event is what a deployment says of one of its resources, for programs.
+	Event json.RawMessage `json:"event,omitempty"`
 }
 
 // ErrorEnvelope is the body of every answer of 400 and above.

@@ -40,6 +40,7 @@ type options struct {
 	lease         time.Duration
 	deadline      time.Duration
 	recipe        time.Duration
+	templateHosts []string
 	keptHistory   time.Duration
 	keptAudit     time.Duration
 	shutdown      time.Duration
@@ -103,6 +104,7 @@ answers the API only, --api=false works only and answers its health.`,
 	f.DurationVar(&c.lease, "lease", operation.DefaultLease, "how `long` a worker holds an operation without saying that it lives")
 	f.DurationVar(&c.deadline, "operation-deadline", 24*time.Hour, "how `long` an operation may take")
 	f.DurationVar(&c.recipe, "recipe-deadline", dynamic.DefaultRecipeDeadline, "how `long` one run of a recipe may take")
+	f.StringSliceVar(&c.templateHosts, "template-hosts", nil, "`hosts` of registries and web servers that linked templates of deployments may be fetched from; * is any (in developer mode all are, and files)")
 	f.DurationVar(&c.keptHistory, "keep-operations", store.KeptOperations, "how `long` operations that ended can be looked at")
 	f.DurationVar(&c.keptAudit, "keep-audit", store.KeptAudit, "how `long` the audit log is kept")
 	f.DurationVar(&c.shutdown, "shutdown-timeout", 10*time.Second, "how `long` a shutdown waits for requests under way")

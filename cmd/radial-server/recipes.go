@@ -9,7 +9,10 @@ import (
 	"github.com/google/uuid"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/radial-project/radial/internal/auth"
 	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/deployment"
+	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/extension/kubernetes"
 	"github.com/radial-project/radial/internal/manifest"
 	"github.com/radial-project/radial/internal/observe"
@@ -17,14 +20,14 @@ import (
 	"github.com/radial-project/radial/internal/recipe"
 	"github.com/radial-project/radial/internal/recipe/template"
 	"github.com/radial-project/radial/internal/scope"
+	"github.com/radial-project/radial/internal/server"
 	"github.com/radial-project/radial/internal/store"
 	"github.com/radial-project/radial/internal/telemetry"
 )
 
-// recipes puts the engine together with the drivers of this release: ARM
-// templates, which are also what Bicep compiles to, against the cluster of
-// --kubeconfig.
-func recipes(c options, kept store.Reader, types *manifest.Registry, m *telemetry.Metrics) (*recipe.Engine, error) {
+// places resolves where the resources of templates go: the cluster of
+// --kubeconfig. Recipes and deployments share it.
+func places(c options, m *telemetry.Metrics) (extension.Resolver, error) {
 	clusters := map[string]scope.Connect{}
 	if c.kubeconfig != "" {
 		// Read once now, so that a file that cannot be used is said at the start;
@@ -48,9 +51,15 @@ func recipes(c options, kept store.Reader, types *manifest.Registry, m *telemetr
 			return kubernetes.New(c.cluster, config, kubernetes.Options{})
 		}
 	}
+	return observe.Resolver(scope.NewResolver(clusters), m), nil
+}
+
+// recipes puts the engine together with the drivers of this release: ARM
+// templates, which are also what Bicep compiles to.
+func recipes(c options, kept store.Reader, types *manifest.Registry, fetcher *oci.Fetcher, resolver extension.Resolver, m *telemetry.Metrics) *recipe.Engine {
 	driver := template.New(template.Options{
-		Fetcher:  oci.New(oci.Options{AllowFiles: c.developerMode}),
-		Resolver: observe.Resolver(scope.NewResolver(clusters), m),
+		Fetcher:  fetcher,
+		Resolver: resolver,
 		Now:      time.Now,
 		NewGUID:  uuid.NewString,
 	})
@@ -62,5 +71,25 @@ func recipes(c options, kept store.Reader, types *manifest.Registry, m *telemetr
 			r, _, err := kept.Get(ctx, id)
 			return r, err
 		},
-	}), nil
+	})
+}
+
+// deployments say what templates that are deployed by themselves are run with.
+// authorize is asked once the door stands.
+func deployments(c options, fetcher *oci.Fetcher, resolver extension.Resolver, authorize func() *auth.Authorizer) server.DeploymentOptions {
+	o := server.DeploymentOptions{
+		Resolver: resolver,
+		Base:     extension.Scope{Cluster: c.cluster},
+		Link:     deployment.Links(deployment.LinkOptions{Hosts: c.templateHosts, Developer: c.developerMode, Fetcher: fetcher}),
+	}
+	if !c.developerMode {
+		o.Authorize = func(ctx context.Context, who auth.Identity, act auth.Act) error {
+			a := authorize()
+			if a == nil {
+				return core.Errorf(core.CodeUnavailable, "the server is still starting: try again")
+			}
+			return a.Allow(ctx, who, act)
+		}
+	}
+	return o
 }

@@ -11,15 +11,18 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/radial-project/radial/internal/auth"
 	"github.com/radial-project/radial/internal/auth/front"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/feed"
 	"github.com/radial-project/radial/internal/manifest"
 	"github.com/radial-project/radial/internal/observe"
+	"github.com/radial-project/radial/internal/oci"
 	"github.com/radial-project/radial/internal/seal"
 	"github.com/radial-project/radial/internal/server"
 	"github.com/radial-project/radial/internal/store/address"
@@ -60,13 +63,17 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 	}
 	sealer.Count(operator.metrics.Sealed)
 	types := manifest.NewRegistry(manifest.Builtin()...)
-	engine, err := recipes(c, kept, types, operator.metrics)
+	resolver, err := places(c, operator.metrics)
 	if err != nil {
 		return err
 	}
+	fetcher := oci.New(oci.Options{AllowFiles: c.developerMode})
+	engine := recipes(c, kept, types, fetcher, resolver, operator.metrics)
+	var decides atomic.Pointer[auth.Authorizer]
 	s, err := server.New(ctx, server.Options{
 		Store: kept, Feed: broker, Sealer: sealer, Recipes: engine, Types: types, Loopback: c.developerMode,
-		HealthOnly: !c.api, Metrics: operator.metrics, Probes: operator.probes,
+		Deployments: deployments(c, fetcher, resolver, decides.Load),
+		HealthOnly:  !c.api, Metrics: operator.metrics, Probes: operator.probes,
 		Log: log, Workers: c.maxOperations, Lease: c.lease, Deadline: c.deadline, Keys: c.key.keep(),
 		RecipeDeadline: c.recipe, KeepOperations: c.keptHistory, KeepAudit: c.keptAudit,
 	})
@@ -81,6 +88,7 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 	defer func() { err = errors.Join(err, door.close(c.shutdown)) }()
 	if door.Front != nil {
 		operator.metrics.Register(door.Audit())
+		decides.Store(door.Authorizer())
 	}
 	web := &http.Server{
 		Handler: telemetry.Handler(operator.metrics, door.before(handler(c, s))),

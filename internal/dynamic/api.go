@@ -19,7 +19,7 @@ type Access string
 // The accesses.
 const (
 	AccessRead    Access = "read"
-	AccessSecrets Access = "secrets"
+	AccessSecrets Access = "listSecrets"
 	AccessWrite   Access = "write"
 	AccessDelete  Access = "delete"
 )

@@ -10,6 +10,7 @@ import (
 	"github.com/radial-project/radial/internal/arm"
 	"github.com/radial-project/radial/internal/auth"
 	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/deployment"
 	"github.com/radial-project/radial/internal/dynamic"
 	"github.com/radial-project/radial/internal/store"
 )
@@ -100,7 +101,8 @@ func (s *Server) operationMessages(w http.ResponseWriter, r *arm.Request) error 
 	}
 	list := make([]wire.OperationMessage, len(found))
 	for i, m := range found {
-		list[i] = wire.OperationMessage{Seq: m.Seq, Time: m.Time.UTC(), Text: m.Text}
+		text, event := deployment.SplitLine(m.Text)
+		list[i] = wire.OperationMessage{Seq: m.Seq, Time: m.Time.UTC(), Text: text, Event: event}
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	return writeList(w, list)
@@ -166,6 +168,8 @@ func (s *Server) retryOperation(w http.ResponseWriter, r *arm.Request) error {
 		return core.Errorf(core.CodeConflict, "operation %s %s: there is nothing to retry", op.ID, why).WithTarget(op.ID)
 	}
 	switch {
+	case deployment.IsDeployment(op.ResourceID):
+		return core.Errorf(core.CodeConflict, "operation %s is a deployment, whose inputs are not kept: send the deployment again", op.ID).WithTarget(op.ID)
 	case !op.State.Terminal():
 		return refuse("is in progress (" + string(op.State) + ")")
 	case op.State == core.StateSucceeded:

@@ -19,13 +19,16 @@ import (
 	"github.com/radial-project/radial/internal/auth"
 	"github.com/radial-project/radial/internal/container"
 	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/deployment"
 	"github.com/radial-project/radial/internal/dynamic"
+	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/feed"
 	"github.com/radial-project/radial/internal/manifest"
 	"github.com/radial-project/radial/internal/operation"
 	"github.com/radial-project/radial/internal/seal"
 	"github.com/radial-project/radial/internal/store"
 	"github.com/radial-project/radial/internal/telemetry"
+	"github.com/radial-project/radial/internal/template"
 )
 
 // APIVersion is the version of planes, resource groups and registrations.
@@ -74,6 +77,20 @@ type Options struct {
 	Expire, Sweep             time.Duration
 	// Keys say how the data keysets are looked after.
 	Keys KeyOptions
+	// Deployments say what deployments of templates are run with.
+	Deployments DeploymentOptions
+}
+
+// DeploymentOptions are those of package deployment that the program has.
+type DeploymentOptions struct {
+	// Resolver finds the targets of extensions; nil refuses their resources.
+	Resolver extension.Resolver
+	// Base is where resources go whose import names no scope.
+	Base extension.Scope
+	// Link fetches linked templates; nil refuses them.
+	Link func(ctx context.Context, l template.Link) ([]byte, error)
+	// Authorize decides for who asked for a deployment; nil is developer mode.
+	Authorize func(ctx context.Context, who auth.Identity, act auth.Act) error
 }
 
 // Server is a control plane. It implements [http.Handler]; Work runs its
@@ -82,9 +99,11 @@ type Server struct {
 	o        Options
 	types    *manifest.Registry
 	provider *dynamic.Provider
-	workers  *operation.Pool
-	routes   arm.Routes
-	keeper   *seal.Keeper
+	// deployments answer for Microsoft.Resources/deployments.
+	deployments *deployment.Service
+	workers     *operation.Pool
+	routes      arm.Routes
+	keeper      *seal.Keeper
 	// registering serialises changes of registered types. typesRaw are the
 	// manifests that are registered here, as stored, by namespace in lower case;
 	// typesSeq is the change up to which they are.
@@ -129,8 +148,13 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	s.provider = dynamic.New(dynamic.Options{
 		Store: o.Store, Types: s.types, Sealer: o.Sealer, Members: rules, Kinds: kinds, Now: o.Now, Deadline: o.Deadline, RecipeDeadline: o.RecipeDeadline,
 	})
+	s.deployments = deployment.New(deployment.Options{
+		Store: o.Store, Feed: o.Feed, Sealer: o.Sealer, Provider: s.provider, Resolver: o.Deployments.Resolver, Base: o.Deployments.Base,
+		Link: o.Deployments.Link, Authorize: o.Deployments.Authorize, Deadline: o.Deadline, Log: o.Log, Now: o.Now,
+	})
 	controllers := operation.NewRegistry(dynamic.NewController(s.provider, o.Recipes, o.Log))
 	controllers.Register(typeCascade, core.VerbDelete, operation.ControllerFunc(s.cascade))
+	controllers.Register(deployment.Type, core.VerbPut, s.deployments)
 	s.workers = operation.New(operation.Options{
 		Queue: o.Store, Controllers: controllers, Work: o.Feed.Work(), Worker: uuid.NewString(), Operation: o.Store.Operation,
 		Canceled:    func(id string) (<-chan struct{}, func()) { return o.Feed.Alert(store.ChangeCancel, id) },
@@ -214,6 +238,8 @@ func (s *Server) addRoutes() {
 	add(statuses+"/{operation}/cancel", methods{"POST": s.cancelOperation})
 	add(statuses+"/{operation}/retry", methods{"POST": s.retryOperation})
 	add(plane+"/providers/{namespace}/locations/{location}/operationresults/{operation}", methods{"GET": s.operationResult})
+
+	s.deployments.Routes(add)
 
 	// Every registered type, at the scope of a plane or of a group (D-3).
 	generic := methods{"GET": s.get, "PUT": s.put, "PATCH": s.patch, "DELETE": s.delete, "POST": s.action}
