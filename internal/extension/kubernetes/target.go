@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,7 +76,11 @@ func (t *Target) address(ctx context.Context, r extension.Resource, find func(co
 		}
 		o.SetNamespace(t.namespace)
 	}
-	return t.at(gvk, k, o), nil
+	a := t.at(gvk, k, o)
+	if _, err := t.c.identity(ctx); err != nil { // references carry it
+		return addressed{}, fmt.Errorf("%s: %w", a.what, err)
+	}
+	return a, nil
 }
 
 func (t *Target) at(gvk schema.GroupVersionKind, k kind, o *unstructured.Unstructured) addressed {
