@@ -135,6 +135,32 @@ func (t *target) Delete(ctx context.Context, ref extension.Ref) error {
 	return err
 }
 
+var (
+	_ extension.Releaser         = (*target)(nil)
+	_ extension.DefaultNamespace = (*target)(nil)
+)
+
+// Release implements [extension.Releaser]; a target that stamps nothing has
+// nothing to take off.
+func (t *target) Release(ctx context.Context, ref extension.Ref) error {
+	r, ok := t.t.(extension.Releaser)
+	if !ok {
+		return nil
+	}
+	ctx, done := t.step(ctx, "release", ref.Type)
+	err := r.Release(ctx, ref)
+	done(err)
+	return err
+}
+
+// DefaultNamespace implements [extension.DefaultNamespace].
+func (t *target) DefaultNamespace() string {
+	if d, ok := t.t.(extension.DefaultNamespace); ok {
+		return d.DefaultNamespace()
+	}
+	return ""
+}
+
 // ConfigID implements [extension.Target].
 func (t *target) ConfigID(ctx context.Context) (string, error) {
 	ctx, done := t.step(ctx, "configId", "")
