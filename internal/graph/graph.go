@@ -38,7 +38,7 @@ func Each(g store.Graph, root core.ID, yield func(wire.GraphResource) error) err
 		if int32(i) == self {
 			continue
 		}
-		id, err := core.ParseID(n.ID)
+		name, kind, err := named(n.ID)
 		if err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func Each(g store.Graph, root core.ID, yield func(wire.GraphResource) error) err
 		if state == "" {
 			state = core.StateSucceeded
 		}
-		node := wire.GraphResource{ID: n.ID, Name: id.Name(), Type: id.Type(), ProvisioningState: string(state), Connections: []wire.GraphConnection{}}
+		node := wire.GraphResource{ID: n.ID, Name: name, Type: kind, ProvisioningState: string(state), Connections: []wire.GraphConnection{}}
 		if node.OutputResources, err = outputs(n.Outputs); err != nil {
 			return err
 		}
@@ -116,11 +116,27 @@ func stands(outputs []string, id string) bool {
 func outputs(list []string) ([]wire.GraphOutput, error) {
 	out := make([]wire.GraphOutput, len(list))
 	for i, o := range list {
-		id, err := core.ParseID(o)
+		name, kind, err := named(o)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = wire.GraphOutput{ID: o, Type: id.Type(), Name: id.Name()}
+		out[i] = wire.GraphOutput{ID: o, Type: kind, Name: name}
 	}
 	return out, nil
+}
+
+// named is the name and the type of a stored id, as [core.ID] has them. Nearly
+// all end in /providers/<namespace>/<type>/<name>, where both are parts of the
+// text and nothing has to be made.
+func named(id string) (name, kind string, err error) {
+	const providers = "/providers/"
+	// Names and types come in pairs after /planes, so that an odd number of
+	// segments before it says that it is no name of one.
+	if scope, rest, ok := strings.Cut(id, providers); ok && strings.Count(scope, "/") >= 3 && strings.Count(scope, "/")%2 == 1 {
+		if last := strings.LastIndexByte(rest, '/'); last > 0 && last < len(rest)-1 && strings.Count(rest, "/") == 2 {
+			return rest[last+1:], rest[:last], nil
+		}
+	}
+	parsed, err := core.ParseID(id)
+	return parsed.Name(), parsed.Type(), err
 }

@@ -118,3 +118,29 @@ func TestEachIsDeterministic(t *testing.T) {
 		}
 	}
 }
+
+// TestNamed takes names and types from ids as core.ID does, whatever segments
+// are called.
+func TestNamed(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{
+		"/planes/radius/local/resourceGroups/g/providers/Applications.Core/containers/web",
+		"/planes/radius/local/resourceGroups/g/providers/Applications.Core/containers/web/parts/one",
+		"/planes/radius/local/resourceGroups/providers/providers/Applications.Core/containers/web",
+		"/planes/radius/local/resourceGroups/g/PROVIDERS/Applications.Core/containers/web",
+		"/planes/radius/local/resourceGroups/g/providers/Applications.Core/containers",
+		"/planes/radius/local/resourceGroups/g/providers/Applications.Core/containers/web/",
+		"/planes/kubernetes/local/namespaces/default/providers/core/ConfigMap/providers",
+		"/planes/kubernetes/local/providers/core/Namespace/default",
+		"/planes/radius/providers/a/b/c/d",
+		"/planes/providers/x/y/z",
+		"/planes/radius/local/resourceGroups/g",
+		"/planes/radius/local",
+	} {
+		name, kind, err := named(id)
+		want, wantErr := core.ParseID(id)
+		if name != want.Name() || kind != want.Type() || (err == nil) != (wantErr == nil) {
+			t.Errorf("%s: named %q of type %q (%v), want %q of type %q (%v)", id, name, kind, err, want.Name(), want.Type(), wantErr)
+		}
+	}
+}

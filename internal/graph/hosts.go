@@ -20,23 +20,20 @@ var containers = []string{"applications.core/containers", "radius.compute/contai
 // anything else leads out of the graph and is no edge. Nothing of a URL is
 // shown; it only finds what is there.
 func hostEdges(g store.Graph) []store.GraphEdge {
-	named := map[string]int32{}
+	hosts := map[string]int32{}
 	for i, n := range g.Nodes {
-		id, name := strings.ToLower(n.ID), ""
-		if !slices.ContainsFunc(containers, func(t string) bool {
-			_, rest, found := strings.Cut(id, "/providers/"+t+"/")
-			name = rest
-			return found && !strings.Contains(rest, "/")
-		}) {
+		name, kind, err := named(n.ID)
+		if err != nil || !slices.Contains(containers, strings.ToLower(kind)) {
 			continue
 		}
-		if _, twice := named[name]; twice {
-			named[name] = -1 // two of a name, in two groups: neither is meant for certain
+		name = strings.ToLower(name)
+		if _, twice := hosts[name]; twice {
+			hosts[name] = -1 // two of a name, in two groups: neither is meant for certain
 			continue
 		}
-		named[name] = int32(i)
+		hosts[name] = int32(i)
 	}
-	if len(named) == 0 {
+	if len(hosts) == 0 {
 		return nil
 	}
 	var edges []store.GraphEdge
@@ -61,7 +58,7 @@ func hostEdges(g store.Graph) []store.GraphEdge {
 		}
 		seen := map[link]bool{}
 		add := func(name, target string) {
-			to, known := named[host(target)]
+			to, known := hosts[host(target)]
 			if known && to >= 0 && to != int32(i) && !seen[link{name, to}] {
 				seen[link{name, to}] = true
 				edges = append(edges, store.GraphEdge{From: int32(i), To: to, Kind: core.EdgeConnection, Name: name})

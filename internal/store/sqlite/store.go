@@ -66,6 +66,8 @@ type Store struct {
 
 	writer *writer
 	reads  *sql.DB
+	// drawing is held by the graph that reads on two connections (see snapshot).
+	drawing sync.Mutex
 	// stmts are the prepared reads by their text.
 	stmts sync.Map
 }
@@ -115,7 +117,7 @@ func Open(ctx context.Context, path string, o Options) (_ *Store, err error) {
 	if s.reads, err = sql.Open("sqlite", dsn(path, "query_only(1)", "cache_size(-8000)")); err != nil {
 		return nil, s.fault("opened", err)
 	}
-	readers := min(max(runtime.GOMAXPROCS(0), 2), 8)
+	readers := min(max(runtime.GOMAXPROCS(0), 2), 8) + 1 // a graph takes two
 	s.reads.SetMaxOpenConns(readers)
 	s.reads.SetMaxIdleConns(readers)
 	s.writer = startWriter(s, db, conn, o)

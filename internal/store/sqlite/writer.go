@@ -32,6 +32,10 @@ type writer struct {
 	requests chan *request
 	done     chan struct{} // closed when the goroutine has ended
 
+	// commits is held while a commit is made: who shares it sees no commit
+	// between its first read on one connection and that on another.
+	commits sync.RWMutex
+
 	mu     sync.RWMutex // keeps sends on requests apart from its close
 	closed atomic.Bool  // set under mu
 }
@@ -164,6 +168,8 @@ func (w *writer) attempt(batch []*request) (err error) {
 			return err
 		}
 	}
+	w.commits.Lock()
+	defer w.commits.Unlock()
 	return w.step("COMMIT")
 }
 
