@@ -31,6 +31,9 @@ type options struct {
 	key           keyOptions
 	kubeconfig    string
 	cluster       string
+	members       []string
+	azureScopes   []string
+	azureEndpoint string
 	readyFile     string
 	logLevel      string
 	logFormat     string
@@ -97,6 +100,9 @@ answers the API only, --api=false works only and answers its health.`,
 	c.key.add(f)
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "`file` that names the cluster recipes are run against; without it, in a pod, the pod's own; elsewhere recipes that make Kubernetes objects fail")
 	f.StringVar(&c.cluster, "cluster", core.LocalCluster, "`name` of that cluster in ids")
+	f.StringSliceVar(&c.members, "member-cluster", nil, "`name=file`: another cluster that templates may name, by its kubeconfig; may be repeated")
+	f.StringSliceVar(&c.azureScopes, "azure-scopes", nil, "`ids` of Azure subscriptions, groups or clusters that scopes of type AzureResourceManager may be in; * is all that the server's identity reaches, none turns the type off")
+	f.StringVar(&c.azureEndpoint, "azure-endpoint", "", "`URL` of Azure Resource Manager, for a sovereign cloud (default https://management.azure.com)")
 	f.StringVar(&c.readyFile, "ready-file", "", "`file` to write the API's URL to when it answers")
 	f.BoolVar(&c.api, "api", true, "answer the API; health is answered in any case")
 	f.BoolVar(&c.workers, "workers", true, "work on operations")

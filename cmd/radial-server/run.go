@@ -63,7 +63,7 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 	}
 	sealer.Count(operator.metrics.Sealed)
 	types := manifest.NewRegistry(manifest.Builtin()...)
-	resolver, err := places(c, operator.metrics)
+	resolver, err := places(c, kept, operator.metrics)
 	if err != nil {
 		return err
 	}

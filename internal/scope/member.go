@@ -76,14 +76,17 @@ func (r *Resolver) member(ctx context.Context, name string) (*connection, error)
 // File is a member whose kubeconfig is a file of the server's own. The file is
 // looked at before each use: one that was rotated counts from then on. tune may
 // be nil; it adds to a configuration what the process has for all (a user agent,
-// traces).
+// traces). Path "" is the cluster that the pod runs in.
 func File(name, path string, o kubernetes.Options, tune func(*rest.Config)) Member {
 	var read stamp // of Connect; calls of both are one at a time
 	return Member{
 		Connect: func(context.Context) (*kubernetes.Cluster, error) {
 			now := stampOf(path)
 			config, err := clientcmd.BuildConfigFromFlags("", path)
-			if err != nil {
+			switch {
+			case err != nil && path == "":
+				return nil, fmt.Errorf("the pod's own credentials cannot be used: %w", err)
+			case err != nil:
 				return nil, fmt.Errorf("its kubeconfig %s cannot be used: %w", path, err)
 			}
 			if tune != nil {

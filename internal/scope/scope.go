@@ -63,10 +63,9 @@ type Connect func(ctx context.Context) (*kubernetes.Cluster, error)
 
 // Resolver resolves scopes. It is safe for concurrent use.
 type Resolver struct {
-	mu         sync.Mutex
-	members    map[string]*member
-	finders    map[string]Finder
-	extensions map[string]extension.Resolver
+	mu      sync.Mutex
+	members map[string]*member
+	finders map[string]Finder
 }
 
 var _ extension.Resolver = (*Resolver)(nil)
@@ -75,7 +74,7 @@ var _ extension.Resolver = (*Resolver)(nil)
 // clusters whose kubeconfig comes with the request. Connect is called once for a
 // member, as long as it succeeds and the cluster takes its credentials.
 func NewResolver(clusters map[string]Connect) *Resolver {
-	r := &Resolver{members: map[string]*member{}, finders: map[string]Finder{}, extensions: map[string]extension.Resolver{}}
+	r := &Resolver{members: map[string]*member{}, finders: map[string]Finder{}}
 	for name, c := range clusters {
 		r.Member(name, Member{Connect: c})
 	}
@@ -91,25 +90,10 @@ func (r *Resolver) Type(name string, f Finder) {
 	r.finders[strings.ToLower(name)] = f
 }
 
-// Extension registers who resolves the scopes of another extension.
-func (r *Resolver) Extension(name string, x extension.Resolver) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.extensions[strings.ToLower(name)] = x
-}
-
 // Resolve implements extension.Resolver.
 func (r *Resolver) Resolve(ctx context.Context, s extension.Scope, secrets extension.Secrets) (extension.Target, error) {
 	if !strings.EqualFold(s.Extension, Kubernetes) {
-		r.mu.Lock()
-		other := r.extensions[strings.ToLower(s.Extension)]
-		names := append(keys(r.extensions), Kubernetes)
-		r.mu.Unlock()
-		if other != nil {
-			return other.Resolve(ctx, s, secrets)
-		}
-		sort.Strings(names)
-		return nil, core.Errorf(core.CodeTarget, "there is no extension %q: templates can import %s", s.Extension, strings.Join(names, ", "))
+		return nil, core.Errorf(core.CodeTarget, "there is no extension %q: templates can import %s", s.Extension, Kubernetes)
 	}
 	place, err := r.find(ctx, s, secrets)
 	if err != nil {

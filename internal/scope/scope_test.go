@@ -1,4 +1,4 @@
-package scope
+package scope_test
 
 import (
 	"context"
@@ -11,11 +11,12 @@ import (
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/extension/kubernetes"
+	"github.com/radial-project/radial/internal/scope"
 )
 
 func TestResolve(t *testing.T) {
 	opened := 0
-	r := NewResolver(map[string]Connect{
+	r := scope.NewResolver(map[string]scope.Connect{
 		"local": func(context.Context) (*kubernetes.Cluster, error) {
 			opened++
 			return kubernetes.New("local", &rest.Config{Host: "https://127.0.0.1:1"}, kubernetes.Options{})
