@@ -179,11 +179,18 @@ func wantedResource(r *arm.Request, read bool, canonical func(string) (string, b
 // name take no right.
 const typeDeployment = "microsoft.resources/deployments"
 
+// typeStack is the type of deployment stacks, of which the same holds.
+const typeStack = "microsoft.resources/deploymentstacks"
+
 // wantedDeployment is for a deployment and what stands below it.
 func wantedDeployment(r *arm.Request, id core.ID, read bool, action string) (want, bool) {
 	t := strings.ToLower(id.Type())
 	own := id
-	if below, ok := strings.CutPrefix(t, typeDeployment); !ok || below != "" && below[0] != '/' {
+	below, ok := strings.CutPrefix(t, typeStack)
+	if !ok {
+		below, ok = strings.CutPrefix(t, typeDeployment)
+	}
+	if !ok || below != "" && below[0] != '/' {
 		return want{}, false
 	}
 	if len(own.Types) > 1 { // its operations

@@ -30,8 +30,8 @@ func (s *Service) Resources(as As) extension.ResourceAPI {
 	return s.o.Provider.API(dynamic.APIOptions{
 		Operation: as.Operation, SystemData: as.SystemData, Ended: s.o.Feed.Operation, Special: s.special,
 		Allow: func(ctx context.Context, a dynamic.Access, id core.ID, properties map[string]any) error {
-			if IsDeployment(id) && (a == dynamic.AccessWrite || a == dynamic.AccessDelete) {
-				return core.Errorf(core.CodeBadRequest, "%s is a deployment: it is written and deleted by its own routes, and nested deployments run with the one that holds them", id).WithTarget(id.String())
+			if (IsDeployment(id) || IsStack(id)) && (a == dynamic.AccessWrite || a == dynamic.AccessDelete) {
+				return core.Errorf(core.CodeBadRequest, "%s is a deployment or a stack: it is written and deleted by its own routes, and nested deployments run with the one that holds them", id).WithTarget(id.String())
 			}
 			return s.allow(ctx, as, auth.Act{Verb: verbs[a], ID: id, Properties: properties, Operation: as.Operation})
 		},

@@ -159,6 +159,9 @@ type inputs struct {
 	Seed []byte `json:"seed"`
 	// Mark tells whether a later request is the same, but for its kubeConfigs.
 	Mark string `json:"mark,omitempty"`
+	// Credentials came for the clusters of scopes that no template names: in no
+	// store at all.
+	Credentials map[string]extension.Secrets `json:"-"`
 }
 
 // resume is what the next PUT of a deployment that lost its credentials needs to

@@ -136,7 +136,7 @@ func TestBuiltinCapabilities(t *testing.T) {
 		"Applications.Core/applications", "Applications.Core/environments", "Microsoft.Resources/deployments",
 		"Radius.Core/applications", "Radius.Core/bicepSettings", "Radius.Core/environments", "Radius.Core/recipePacks", "Radius.Core/terraformSettings", "System.Authorization/roleAssignments",
 	}
-	inert := append([]string{"Applications.Core/containers", "Applications.Core/gateways", "Applications.Core/secretStores", "Applications.Core/volumes"}, synchronous...)
+	inert := append([]string{"Microsoft.Resources/deploymentStacks", "Applications.Core/containers", "Applications.Core/gateways", "Applications.Core/secretStores", "Applications.Core/volumes"}, synchronous...)
 	var gotSync, gotInert []string
 	for _, name := range r.Types() {
 		v, err := r.Default(name)

@@ -168,8 +168,8 @@ func (s *Server) retryOperation(w http.ResponseWriter, r *arm.Request) error {
 		return core.Errorf(core.CodeConflict, "operation %s %s: there is nothing to retry", op.ID, why).WithTarget(op.ID)
 	}
 	switch {
-	case deployment.IsDeployment(op.ResourceID):
-		return core.Errorf(core.CodeConflict, "operation %s is a deployment, whose inputs are not kept: send the deployment again", op.ID).WithTarget(op.ID)
+	case deployment.IsDeployment(op.ResourceID), deployment.IsStack(op.ResourceID):
+		return core.Errorf(core.CodeConflict, "operation %s is of a deployment or a stack, whose inputs are not kept: send it again", op.ID).WithTarget(op.ID)
 	case !op.State.Terminal():
 		return refuse("is in progress (" + string(op.State) + ")")
 	case op.State == core.StateSucceeded:

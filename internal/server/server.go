@@ -26,6 +26,7 @@ import (
 	"github.com/radial-project/radial/internal/manifest"
 	"github.com/radial-project/radial/internal/operation"
 	"github.com/radial-project/radial/internal/seal"
+	"github.com/radial-project/radial/internal/stack"
 	"github.com/radial-project/radial/internal/store"
 	"github.com/radial-project/radial/internal/telemetry"
 	"github.com/radial-project/radial/internal/template"
@@ -155,6 +156,8 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	controllers := operation.NewRegistry(dynamic.NewController(s.provider, o.Recipes, o.Log))
 	controllers.Register(typeCascade, core.VerbDelete, operation.ControllerFunc(s.cascade))
 	controllers.Register(deployment.Type, core.VerbPut, s.deployments)
+	controllers.Register(stack.Type, core.VerbPut, s.deployments.Stacks())
+	controllers.Register(stack.Type, core.VerbDelete, s.deployments.Stacks())
 	s.workers = operation.New(operation.Options{
 		Queue: o.Store, Controllers: controllers, Work: o.Feed.Work(), Worker: uuid.NewString(), Operation: o.Store.Operation,
 		Canceled:    func(id string) (<-chan struct{}, func()) { return o.Feed.Alert(store.ChangeCancel, id) },
@@ -240,6 +243,7 @@ func (s *Server) addRoutes() {
 	add(plane+"/providers/{namespace}/locations/{location}/operationresults/{operation}", methods{"GET": s.operationResult})
 
 	s.deployments.Routes(add)
+	s.deployments.StackRoutes(add)
 
 	// Every registered type, at the scope of a plane or of a group (D-3).
 	generic := methods{"GET": s.get, "PUT": s.put, "PATCH": s.patch, "DELETE": s.delete, "POST": s.action}

@@ -48,8 +48,8 @@ type DenySettings struct {
 // denies reports whether anything is denied.
 func (d DenySettings) denies() bool { return d.Mode != "" && d.Mode != DenyNone }
 
-// check refuses settings that cannot be meant.
-func (d DenySettings) check() error {
+// Check refuses settings that cannot be meant.
+func (d DenySettings) Check() error {
 	switch d.Mode {
 	case "", DenyNone, DenyDelete, DenyWriteAndDelete:
 	default:

@@ -152,7 +152,7 @@ func made(journal []core.Output) []core.Output {
 func (m *Manager) Update(ctx context.Context, s Session, u Update) (Outcome, error) {
 	r := m.begin(s, u.Request, u.Phase)
 	r.next.Unmanage, r.next.Description = u.Unmanage, u.Description
-	if err := u.Deny.check(); err != nil {
+	if err := u.Deny.Check(); err != nil {
 		return r.fail(ctx, core.AsError(err))
 	}
 	if err := r.renewPolicies(ctx); err != nil {

@@ -41,7 +41,7 @@ const (
 // WhatIf answers what an update would do, and does nothing (S-19, S-51): the
 // changes of the deployment, and what of the managed resources would go.
 func (m *Manager) WhatIf(ctx context.Context, record Record, journal []core.Output, u Update) ([]Change, error) {
-	if err := u.Deny.check(); err != nil {
+	if err := u.Deny.Check(); err != nil {
 		return nil, err
 	}
 	q := u.Request
