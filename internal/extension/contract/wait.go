@@ -77,7 +77,7 @@ func (t *Target) settled(ctx context.Context, r sdk.Resource, ref extension.Ref,
 		case err != nil && l.failed(ctx):
 			continue
 		case err != nil:
-			return r, t.fault(ctx, err, about)
+			return r, unready(t.fault(ctx, err, about))
 		}
 		l.lost, r = 0, next
 	}
@@ -101,15 +101,22 @@ func (t *Target) ended(ctx context.Context, status string, why *sdk.Error, ref e
 	if why == nil {
 		why = sdk.Errorf(status, "the extension gave no reason")
 	}
-	err := t.fault(ctx, why, about)
-	e := core.AsError(err)
-	c := *e
-	if c.Code == extension.CodeRefused {
-		c.Code = extension.CodeNotReady
-	}
+	e := core.AsError(unready(t.fault(ctx, why, about)))
 	if !ref.ID.IsZero() {
-		c.Target = ref.ID.String()
+		return e.WithTarget(ref.ID.String())
 	}
+	return e
+}
+
+// unready is a refusal of what was made: it is not ready. Over gRPC, where a
+// resource has no member for why it failed, the extension says so by refusing.
+func unready(err error) error {
+	e := core.AsError(err)
+	if e.Code != extension.CodeRefused {
+		return err
+	}
+	c := *e
+	c.Code = extension.CodeNotReady
 	return &c
 }
 

@@ -98,13 +98,16 @@ func (c carrier) ask(ctx context.Context, name, configID string, call answerOf) 
 			return sdk.Resource{}, err
 		}
 		out, err := c.once(ctx, r, name, configID, call)
-		if err == nil || try == tries || ctx.Err() != nil || status.Code(err) != codes.Unavailable {
+		if err == nil || ctx.Err() != nil || status.Code(err) != codes.Unavailable {
 			return out, c.fault(ctx, r, name, err)
 		}
 		// The connection broke: the end of the process is what broke it, or what
 		// comes of it.
 		if err := c.p.lost(ctx, r); err != nil {
 			return out, err
+		}
+		if try == tries {
+			return out, c.fault(ctx, r, name, err)
 		}
 	}
 }
@@ -156,13 +159,7 @@ func (c carrier) fault(ctx context.Context, r *running, name string, err error) 
 	case codes.NotFound:
 		return &sdk.Error{Code: sdk.CodeNotFound, Message: s.Message()}
 	case codes.Unavailable:
-		why := "its connection broke"
-		select {
-		case <-r.ended:
-			why = r.why.Error()
-		default:
-		}
-		return c.p.fault("ended while it was asked to %s (%s), %d times%s", name, why, tries, c.p.log.tail())
+		return c.p.fault("ended while it was asked to %s (%v), %d times%s", name, r.why, tries, c.p.log.tail())
 	case codes.DeadlineExceeded:
 		return c.p.fault("did not answer %s within %s", name, c.p.o.CallTimeout)
 	case codes.ResourceExhausted:

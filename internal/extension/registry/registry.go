@@ -180,8 +180,8 @@ func (x *Registry) Known() []string {
 	return known
 }
 
-// Processes are the extensions that run as processes, by name.
-func (x *Registry) Processes(name string) *local.Process {
+// Process is the process of an extension that is one, nil for others.
+func (x *Registry) Process(name string) *local.Process {
 	for _, e := range x.entries {
 		if e.process != nil && strings.EqualFold(e.Name, name) {
 			return e.process
