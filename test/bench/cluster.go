@@ -66,8 +66,10 @@ func (b *bench) adopt() error {
 		}
 		with, sets = append(with, took), max(sets, n)
 	}
-	b.add(figure{Name: "Recipe and connected Deployment to Available, worst", Value: maxOf(with), Unit: "ms",
-		Beside: maxOf(plain), What: "the same Deployment without Radial"}.atMost(1000))
+	b.add(figure{Name: "Recipe and connected Deployment to Available, right after a start", Value: with[0], Unit: "ms",
+		Beside: plain[0], What: "the same Deployment without Radial"}.atMost(1000))
+	b.add(figure{Name: "Recipe and connected Deployment to Available, worst of those after it", Value: maxOf(with[1:]), Unit: "ms",
+		Beside: maxOf(plain[1:]), What: "the same Deployment without Radial"}.atMost(1000))
 	b.add(figure{Name: "ReplicaSets of that Deployment", Value: float64(sets)}.atMost(1))
 	return nil
 }
