@@ -26,7 +26,7 @@ type world struct {
 	log      []string
 	// bodies are those that each object was applied with, in order.
 	bodies map[string][]string
-	uids   int
+	uids   map[string]int // objects made, by key
 	// before and after are called around every call; an error fails it. After a
 	// call that failed afterwards, what it did stays done.
 	before, after func(call string) error
@@ -45,7 +45,7 @@ type object struct {
 }
 
 func newWorld() *world {
-	return &world{places: map[string]string{"": "main"}, objects: map[string]*object{}, bodies: map[string][]string{},
+	return &world{places: map[string]string{"": "main"}, objects: map[string]*object{}, bodies: map[string][]string{}, uids: map[string]int{},
 		own: map[string]map[string]any{}, ops: map[string]*core.Operation{}, refuse: map[string]*core.Error{}}
 }
 
@@ -175,8 +175,8 @@ func (t *place1) Apply(ctx context.Context, r extension.Resource) (extension.Sta
 	t.w.bodies[key] = append(t.w.bodies[key], string(mustJSON(r.Properties)))
 	o := t.w.objects[key]
 	if o == nil {
-		t.w.uids++
-		o = &object{uid: fmt.Sprintf("uid-%d", t.w.uids)}
+		t.w.uids[key]++
+		o = &object{uid: fmt.Sprintf("uid-%s-%d", ref.ID.Name(), t.w.uids[key])}
 		t.w.objects[key] = o
 	}
 	if !o.owner.IsZero() && !o.owner.Equal(r.Owner) {
