@@ -21,6 +21,17 @@ type removal struct {
 	left bool
 }
 
+func newRemoval(f *frame, d *template.Deletion) *removal {
+	m := &removal{f: f, d: d, out: Affected{ID: d.Text(), Type: d.Type, APIVersion: d.APIVersion}}
+	if x := d.Extension; x != nil {
+		m.out.Extension, m.out.Version = x.Provider, x.Version
+		if p, err := readPlace(&f.r.q, x, x.Config); err == nil {
+			m.out.Scope = p.answered()
+		}
+	}
+	return m
+}
+
 // remove deletes what deletedResources of all deployments of the run name, after
 // all that is to be made is made; an entry goes before those that it depends on.
 func (r *run) remove(ctx context.Context) error {
@@ -30,7 +41,7 @@ func (r *run) remove(ctx context.Context) error {
 	collect = func(f *frame) {
 		for _, d := range f.plan.Deleted {
 			index[d] = len(list)
-			list = append(list, &removal{f: f, d: d})
+			list = append(list, newRemoval(f, d))
 		}
 		for _, n := range f.nodes {
 			if n.child != nil {
@@ -112,7 +123,6 @@ func (m *removal) run(ctx context.Context, made map[string]string) error {
 		e.Text = "letting go of " + m.d.Text()
 	}
 	r.tell(e)
-	m.out = Affected{ID: m.d.Text(), Type: m.d.Type, APIVersion: m.d.APIVersion}
 	var err error
 	if m.d.Extension == nil {
 		err = m.own(ctx)
@@ -186,7 +196,6 @@ func (m *removal) extension(ctx context.Context, made map[string]string) error {
 	}
 	defer r.leave()
 	ref := m.ref()
-	m.out.Extension, m.out.Version = x.Provider, x.Version
 	m.out.Identifiers = ref.Identifiers
 	if ref.UID != "" || ref.ConfigID != "" {
 		m.out.Identity = &Identity{ConfigID: ref.ConfigID, UID: ref.UID}
@@ -194,9 +203,6 @@ func (m *removal) extension(ctx context.Context, made map[string]string) error {
 	m.out.Unverified = ref.Unverified
 	p, err := m.f.placeOf(ctx, x)
 	if core.IsCode(err, extension.CodeScopeGone) {
-		if known, bad := readPlace(&r.q, x, x.Config); bad == nil {
-			m.out.Scope = known.answered()
-		}
 		m.gone()
 		return nil
 	}
