@@ -38,25 +38,43 @@ func (t *tx) current(id core.ID, keys []string, keyset int64) (rules.Standing, e
 // currentAnd runs a text of currentText; what its further columns answer goes to
 // more.
 func (t *tx) currentAnd(q string, args []any, more ...any) (rules.Standing, error) {
-	var c rules.Standing
-	var stored, etag, state, cluster, namespace, kind, name, uid, application, system sql.NullString
-	var oldest sql.NullInt64
+	var r standing
+	var known []string
 	var found bool
-	t.row(q, args, &found, append([]any{&c.Known, &stored, &etag, &state,
-		&cluster, &namespace, &kind, &name, &uid, &application, &system, &c.Live, &oldest, &c.Open}, more...)...)
+	t.row(q, args, &found, append(append([]any{&known}, r.columns()...), more...)...)
 	if err := t.flush(); err != nil {
-		return c, err
+		return r.c, err
 	}
-	if err := rows.First(rows.ParseID(stored.String, &c.ID), rows.FromJSON(system, &c.System)); err != nil {
-		return c, err
-	}
-	c.Exists, c.ETag, c.State, c.Application, c.Oldest = stored.Valid, etag.String, core.State(state.String), application.String, oldest.Int64
-	c.Owner = core.Owner{Cluster: cluster.String, Namespace: namespace.String, Kind: kind.String, Name: name.String, UID: uid.String}
-	return c, nil
+	c, err := r.standing()
+	c.Known = known
+	return c, err
+}
+
+// standing takes a row of what stands.
+type standing struct {
+	c                                                                          rules.Standing
+	stored, etag, state, cluster, namespace, kind, name, uid, application, sys sql.NullString
+	oldest                                                                     sql.NullInt64
+}
+
+// columns are the places to scan it into, all but the known keys.
+func (r *standing) columns() []any {
+	return []any{&r.stored, &r.etag, &r.state, &r.cluster, &r.namespace, &r.kind, &r.name, &r.uid, &r.application, &r.sys, &r.c.Live, &r.oldest, &r.c.Open}
+}
+
+func (r *standing) standing() (rules.Standing, error) {
+	c := r.c
+	c.Exists, c.ETag, c.State, c.Application, c.Oldest = r.stored.Valid, r.etag.String, core.State(r.state.String), r.application.String, r.oldest.Int64
+	c.Owner = core.Owner{Cluster: r.cluster.String, Namespace: r.namespace.String, Kind: r.kind.String, Name: r.name.String, UID: r.uid.String}
+	return c, rows.First(rows.ParseID(r.stored.String, &c.ID), rows.FromJSON(r.sys, &c.System))
 }
 
 // Accept implements [store.Writer].
 func (s *Store) Accept(ctx context.Context, w store.Write) (core.Resource, error) {
+	a := &accepting{call: call{key: w.Resource.ID.Key()}, put: &w}
+	if err := s.accepts.do(ctx, a); !errors.Is(err, errAlone) {
+		return a.stored, err
+	}
 	var stored core.Resource
 	err := s.write(ctx, func(t *tx) (err error) {
 		stored, err = t.accept(w)
@@ -76,22 +94,18 @@ func keysetGone(err error) bool {
 }
 
 func (t *tx) accept(w store.Write) (core.Resource, error) {
-	asked := rules.Asked(w)
 	var l locks
-	l.add(ownName, w.Resource.ID.Key(), true)
-	for _, key := range asked {
-		l.add(membersName, key, false)
-	}
-	l.add(membersName, w.Resource.Application.Key(), false)
-	l.add(membersName, w.Resource.Environment.Key(), false)
-	for _, e := range w.Edges {
-		l.add(membersName, e.To.Key(), false)
-	}
+	l.accept(&accepting{put: &w})
 	t.lock(l)
-	c, err := t.current(w.Resource.ID, asked, w.Resource.Keyset)
+	c, err := t.current(w.Resource.ID, rules.Asked(w), w.Resource.Keyset)
 	if err != nil {
 		return core.Resource{}, err
 	}
+	return t.acceptOn(c, w)
+}
+
+// acceptOn goes on from what stands.
+func (t *tx) acceptOn(c rules.Standing, w store.Write) (core.Resource, error) {
 	r, missing, err := c.Compose(w)
 	if err != nil {
 		return r, err
@@ -108,7 +122,7 @@ func (t *tx) accept(w store.Write) (core.Resource, error) {
 	}
 	t.changed(change)
 	if c.Moved(r) {
-		if err := t.removeEmptyParents(r.ID, c.Application, parentKeys(r.ID, c.Application), locks{}); err != nil {
+		if err := t.removeEmptyParents(r.ID, c.Application, parentKeys(r.ID, c.Application), locks{}, ""); err != nil {
 			return r, err
 		}
 	}
@@ -121,13 +135,16 @@ var putRow = `written AS (
 			application, application_key, environment, environment_key,
 			owner_cluster, owner_namespace, owner_kind, owner_name, owner_uid, implicit, system_data, keyset)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)
-		ON CONFLICT (key) DO UPDATE SET api_version = excluded.api_version, location = excluded.location, tags = excluded.tags,
+		` + replaceRow + `)`
+
+// replaceRow replaces a row that is there, all but its identity.
+const replaceRow = `ON CONFLICT (key) DO UPDATE SET api_version = excluded.api_version, location = excluded.location, tags = excluded.tags,
 			properties = excluded.properties, status = excluded.status, secrets = excluded.secrets, state = excluded.state, etag = excluded.etag,
 			application = excluded.application, application_key = excluded.application_key,
 			environment = excluded.environment, environment_key = excluded.environment_key,
 			owner_cluster = excluded.owner_cluster, owner_namespace = excluded.owner_namespace, owner_kind = excluded.owner_kind,
 			owner_name = excluded.owner_name, owner_uid = excluded.owner_uid, implicit = excluded.implicit,
-			system_data = excluded.system_data, keyset = excluded.keyset)`
+			system_data = excluded.system_data, keyset = excluded.keyset`
 
 // putEdges makes the edges in $35 those that leave the row, in whatever order
 // PostgreSQL runs its parts: no two of them touch one edge.
@@ -238,6 +255,12 @@ var resourceNames = []string{"key", "id", "type", "api_version", "location", "ta
 
 // AcceptDelete implements [store.Writer].
 func (s *Store) AcceptDelete(ctx context.Context, d store.Delete) (core.Resource, error) {
+	if d.Operation != nil && !d.Unused && !d.ID.IsScope() { // any other locks more
+		a := &accepting{call: call{key: d.ID.Key()}, del: &d}
+		if err := s.accepts.do(ctx, a); !errors.Is(err, errAlone) {
+			return a.stored, err
+		}
+	}
 	var stored core.Resource
 	err := s.write(ctx, func(t *tx) (err error) {
 		stored, err = t.acceptDelete(d)
@@ -307,7 +330,7 @@ func (t *tx) acceptDelete(d store.Delete) (core.Resource, error) {
 	}
 	t.changed(store.Change{ID: c.ID, Deleted: true})
 	if len(parents) > 0 {
-		if err := t.removeEmptyParents(c.ID, c.Application, parents, locks{}); err != nil {
+		if err := t.removeEmptyParents(c.ID, c.Application, parents, locks{}, ""); err != nil {
 			return core.Resource{}, err
 		}
 	}
@@ -335,20 +358,24 @@ func parentKeys(id core.ID, application string) []string {
 
 // removeEmpty removes those of the parents in $1 that were made implicitly and
 // have no member left but $2: applications (an operation that runs on one keeps
-// it), and then groups that hold nothing beside these.
+// it), and then groups that hold nothing beside these. It also looks again at
+// the operation $4 ("" for none), which waits for its children: the row with a
+// state is its.
 const removeEmpty = `WITH apps AS (
 		DELETE FROM resources a WHERE a.key = ANY ($1::text[]) AND a.implicit AND a.type <> $3
 		AND NOT EXISTS (SELECT 1 FROM resources m WHERE m.application_key = a.key AND m.key <> a.key AND m.key <> $2)
 		AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.resource_key = a.key AND o.ended = 0) RETURNING a.key, a.id),
 	groups AS (
 		DELETE FROM resources g WHERE g.key = ANY ($1::text[]) AND g.implicit AND g.type = $3
-		AND NOT EXISTS (SELECT 1 FROM resources m WHERE m.key > g.key || '/' AND m.key < g.key || '0' AND m.key NOT IN (SELECT key FROM apps)) RETURNING g.id)
-	SELECT id FROM apps UNION ALL SELECT id FROM groups`
+		AND NOT EXISTS (SELECT 1 FROM resources m WHERE m.key > g.key || '/' AND m.key < g.key || '0' AND m.key NOT IN (SELECT key FROM apps)) RETURNING g.id),
+	woken AS (` + wake + ` WHERE id = $4` + waits + `)
+	SELECT id, NULL::text, false FROM apps UNION ALL SELECT id, NULL, false FROM groups UNION ALL SELECT * FROM woken`
 
 // removeEmptyParents removes what was made implicitly with the first member of
 // the application and of the group and has none left (K-5), now that id goes.
-// candidates are the keys of those that may be so; l are further locks to take.
-func (t *tx) removeEmptyParents(id core.ID, application string, candidates []string, l locks) error {
+// candidates are the keys of those that may be so; l are further locks to take, and
+// waiting is the operation that waits for the end of this one.
+func (t *tx) removeEmptyParents(id core.ID, application string, candidates []string, l locks, waiting string) error {
 	keys := append([]string(nil), candidates...)
 	if application != "" {
 		// An application elsewhere may be the last of its group.
@@ -364,10 +391,15 @@ func (t *tx) removeEmptyParents(id core.ID, application string, candidates []str
 		l.add(membersName, k, true)
 	}
 	t.lock(l)
-	t.rows(removeEmpty, []any{keys, id.Key(), strings.ToLower(store.TypeGroup)}, func(sc scan) error {
+	t.rows(removeEmpty, []any{keys, id.Key(), strings.ToLower(store.TypeGroup), waiting}, func(sc scan) error {
 		var s string
-		if err := sc(&s); err != nil {
+		var state sql.NullString
+		var parked bool
+		if err := sc(&s, &state, &parked); err != nil {
 			return err
+		}
+		if state.Valid {
+			return t.woken(waiting, s, state.String, parked)
 		}
 		c := store.Change{Deleted: true}
 		err := rows.ParseID(s, &c.ID)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -334,50 +335,54 @@ const withoutInputs = `nullif(replace(regexp_replace(secrets, '"\` + store.Input
 
 // End implements [store.Queue].
 func (s *Store) End(ctx context.Context, e store.Ending) error {
-	fail, err := rows.ToJSON(e.Error, e.Error == nil)
+	one, err := s.ending(e)
 	if err != nil {
 		return core.Errorf(core.CodeInternal, "end operation %s: %w", e.Operation, err)
 	}
-	err = s.write(ctx, func(t *tx) error {
-		args := []any{e.Operation, e.Fence, string(e.State), fail, s.nanos(e.Now)}
-		q := endRemoved
-		switch {
-		case e.Removed:
-		case e.Resource != nil:
-			kept := rules.WithoutInputs(e.Resource.Secrets)
-			secrets, err := rows.ToJSON(kept, len(kept) == 0)
-			if err != nil {
-				return core.Errorf(core.CodeInternal, "end operation %s: %w", e.Operation, err)
-			}
-			keyset := e.Resource.Keyset
-			if keyset == 0 && rules.LooksSealed(*e.Resource) {
-				keyset = -1
-			}
-			q, args = endReplaced, append(args, s.etag(), rows.Text(e.Resource.Properties), rows.Text(e.Resource.Status), secrets, keyset)
-		default:
-			q, args = endKept, append(args, s.etag())
-		}
-		canceled := e.State == core.StateCanceled
-		if canceled {
-			t.do(lockFamily, e.Operation)
-		} else {
-			t.do(lockOperation, e.Operation)
-		}
-		found, err := t.endWith(e, q, args)
-		switch {
-		case err == nil && !found:
-			err = t.fenced(e.Operation, e.Fence)
-		case err == nil && canceled:
-			err = t.cancelChildren(store.Cancel{Operation: e.Operation, Error: e.Error, Now: e.Now})
-		}
-		return err
-	})
+	err = errAlone
+	if e.State != core.StateCanceled { // with its children
+		err = s.ends.do(ctx, one)
+	}
+	if errors.Is(err, errAlone) {
+		err = s.write(ctx, func(t *tx) error { return t.endAlone(one) })
+	}
 	if keysetGone(err) {
 		var id core.ID
 		if o, readErr := s.Operation(ctx, e.Operation); readErr == nil {
 			id = o.ResourceID
 		}
 		err = rules.KeysetGone(id, e.Resource.Keyset)
+	}
+	return err
+}
+
+// endAlone locks for one end, and makes it.
+func (t *tx) endAlone(e *ending) error {
+	if e.end.State != core.StateCanceled {
+		t.do(lockOperation, e.end.Operation)
+		return t.endOne(e)
+	}
+	t.do(lockFamily, e.end.Operation)
+	if err := t.endOne(e); err != nil {
+		return err
+	}
+	return t.cancelChildren(store.Cancel{Operation: e.end.Operation, Error: e.end.Error, Now: e.end.Now})
+}
+
+// endOne makes one end under its locks.
+func (t *tx) endOne(e *ending) error {
+	q, args := endKept, []any{e.end.Operation, e.end.Fence, string(e.end.State), e.fail, t.s.nanos(e.end.Now)}
+	switch {
+	case e.end.Removed:
+		q = endRemoved
+	case e.end.Resource != nil:
+		q, args = endReplaced, append(args, e.etag, e.properties, e.status, e.secrets, e.keyset)
+	default:
+		args = append(args, e.etag)
+	}
+	found, err := t.endWith(e.end, q, args)
+	if err == nil && !found {
+		err = t.fenced(e.end.Operation, e.end.Fence)
 	}
 	return err
 }
@@ -402,23 +407,35 @@ func (t *tx) endWith(e store.Ending, q string, args []any) (found bool, err erro
 	var l locks
 	l.add(childrenName, parent.String, true)
 	if len(parents) > 0 {
-		if err := t.removeEmptyParents(change.ID, application.String, parents, l); err != nil {
-			return true, err
-		}
-	} else {
-		t.lock(l)
+		return true, t.removeEmptyParents(change.ID, application.String, parents, l, parent.String)
 	}
 	if parent.String == "" {
 		return true, nil
 	}
-	var waits, parked bool
-	var state string
-	t.row(`UPDATE operations SET `+liveChildren+` WHERE id = $1 AND ended = 0 AND parked RETURNING resource_id, state, parked`,
-		[]any{parent.String}, &waits, &id, &state, &parked)
-	if err := t.flush(); err != nil || !waits || parked {
-		return true, err
+	t.lock(l)
+	t.rows(wake+` WHERE id = $1`+waits, []any{parent.String}, func(sc scan) error {
+		var state string
+		var parked bool
+		if err := sc(&id, &state, &parked); err != nil {
+			return err
+		}
+		return t.woken(parent.String, id, state, parked)
+	})
+	return true, t.flush()
+}
+
+const (
+	// wake looks again at an operation that waits for its children, see waits.
+	wake  = `UPDATE operations SET ` + liveChildren
+	waits = ` AND ended = 0 AND parked RETURNING resource_id, state, parked`
+)
+
+// woken tells of an operation that waited for its children, if it no longer does.
+func (t *tx) woken(op, id, state string, parked bool) error {
+	if parked {
+		return nil
 	}
-	return true, t.changedOperation(id, parent.String, core.State(state), true)
+	return t.changedOperation(id, op, core.State(state), true)
 }
 
 // Pending implements [store.Queue].

@@ -78,6 +78,10 @@ type Store struct {
 		group string
 	}
 
+	// accepts and ends are the writes that are made together.
+	accepts *batcher[*accepting]
+	ends    *batcher[*ending]
+
 	feed   *feed
 	hint   store.Listener
 	closed atomic.Bool
@@ -124,6 +128,8 @@ func Open(ctx context.Context, dsn string, o Options) (_ *Store, err error) {
 	}
 	s := &Store{clock: o.Clock, etagPrefix: etagPrefix(), hint: o.Hint,
 		where: fmt.Sprintf("PostgreSQL at %s:%d, database %s", config.ConnConfig.Host, config.ConnConfig.Port, config.ConnConfig.Database)}
+	s.accepts = &batcher[*accepting]{s: s, head: func(a *accepting) *call { return &a.call }, write: (*tx).acceptAll}
+	s.ends = &batcher[*ending]{s: s, head: func(e *ending) *call { return &e.call }, write: (*tx).endAll}
 	if err := s.migrate(ctx, config.ConnConfig); err != nil {
 		return nil, err
 	}

@@ -33,6 +33,8 @@ type tx struct {
 	conn    *pgxpool.Conn
 	batch   *pgx.Batch
 	changes []store.Change
+	// told says that one of the statements adds the changes to the feed.
+	told bool
 	// committing says that the commit has gone out: what comes of it may
 	// never be known.
 	committing bool
@@ -60,7 +62,7 @@ func (s *Store) write(ctx context.Context, fn func(*tx) error) error {
 			conflicts++
 			time.Sleep(time.Duration(rand.Int64N(int64(conflicts)*int64(time.Millisecond) + 1)))
 		case lost(err) && committing:
-			return core.Errorf(core.CodeUnavailable, "the connection to %s was lost during a commit, and it is not known whether the write took effect: read before repeating it (%w)", s.where, err)
+			return s.unknown(err)
 		case lost(err) && dead < maxLost && ctx.Err() == nil:
 			dead++
 		default:
@@ -84,19 +86,24 @@ func (s *Store) attempt(ctx context.Context, fn func(*tx) error) (err error, com
 	if err = fn(t); err == nil {
 		err = t.commit()
 	}
-	if err != nil {
-		if conn.Conn().PgConn().TxStatus() != 'I' { // else nothing was begun
-			_, _ = conn.Exec(work, "ROLLBACK") // a broken connection has no transaction either
+	t.ended(err)
+	return err, t.committing
+}
+
+// ended leaves nothing open on the connection after a failure, and else tells
+// this process what was committed.
+func (t *tx) ended(err error) {
+	switch {
+	case err != nil:
+		if t.conn.Conn().PgConn().TxStatus() != 'I' { // else nothing was begun
+			_, _ = t.conn.Exec(t.ctx, "ROLLBACK") // a broken connection has no transaction either
 		}
-		return err, t.committing
-	}
-	if len(t.changes) > 0 {
-		s.feed.committed()
-		if s.hint != nil {
-			s.hint(t.changes)
+	case len(t.changes) > 0:
+		t.s.feed.committed()
+		if t.s.hint != nil {
+			t.s.hint(t.changes)
 		}
 	}
-	return nil, true
 }
 
 // do queues a statement. What it answers is handled when the batch comes back.
@@ -144,16 +151,25 @@ func (t *tx) flush() error {
 
 // commit sends what is left, what is told to the listeners, and the commit.
 func (t *tx) commit() error {
-	if len(t.changes) > 0 {
-		payload, err := json.Marshal(feedRows(t.changes))
+	if len(t.changes) > 0 && !t.told {
+		payload, err := t.payload()
 		if err != nil {
-			return fmt.Errorf("changes: %w", err)
+			return err
 		}
-		t.do(insertChanges, string(payload))
+		t.do(insertChanges, payload)
 	}
 	t.batch.Queue("COMMIT")
 	t.committing = true
 	return t.flush()
+}
+
+// payload is what goes to the listeners.
+func (t *tx) payload() (string, error) {
+	b, err := json.Marshal(feedRows(t.changes))
+	if err != nil {
+		return "", fmt.Errorf("changes: %w", err)
+	}
+	return string(b), nil
 }
 
 // changed records what to tell once the transaction is committed.
