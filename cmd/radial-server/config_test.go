@@ -38,6 +38,9 @@ func TestConfiguration_D2(t *testing.T) {
 		"a store without a name":           {"developerMode: true\nlisten: 127.0.0.1:0\nstore: \"sqlite:\"\nkeyFile: " + filepath.Join(t.TempDir(), "k"), nil, `--store: the store "sqlite:" names no file`},
 		"a store of another kind":          {"developerMode: true\nlisten: 127.0.0.1:0\nstore: mysql://user:needle@db/radial\nkeyFile: " + filepath.Join(t.TempDir(), "k"), nil, `--store: the store begins with "mysql://"`},
 		"no key for a store that is away":  {"developerMode: true\nstore: postgres://user:needle@db/radial", nil, "--key-file is missing"},
+		"an extension in clear text":       {"developerMode: true\nextensions: [{name: Files, url: http://files.example.com}]", nil, `extension "Files": http://files.example.com would send secrets in clear text`},
+		"an extension's unknown setting":   {"developerMode: true\nextensions: [{name: Files, uri: https://files.example.com}]", nil, `unknown field "uri"`},
+		"an extension of no kind":          {"developerMode: true", []string{"RADIAL_EXTENSION=Files"}, `"Files" is not NAME=URL or NAME=PATH`},
 		"a file that is not there at all ": {"", []string{"RADIAL_CONFIG=/nowhere/at/all.yaml"}, "/nowhere/at/all.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {

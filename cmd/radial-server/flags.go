@@ -16,6 +16,7 @@ import (
 	"github.com/radial-project/radial/internal/config"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/dynamic"
+	extensions "github.com/radial-project/radial/internal/extension/registry"
 	"github.com/radial-project/radial/internal/operation"
 	"github.com/radial-project/radial/internal/store"
 	"github.com/radial-project/radial/internal/store/address"
@@ -49,6 +50,7 @@ type options struct {
 	shutdown      time.Duration
 	metricsListen string
 	front         front.Flags
+	extensions    extensions.Flags
 	pprof         bool
 }
 
@@ -119,6 +121,7 @@ answers the API only, --api=false works only and answers its health.`,
 	f.StringVar(&c.metricsListen, "metrics-listen", "", "`address` of /metrics, /healthz and /readyz, for everybody who reaches it: plain HTTP on loopback, elsewhere by the API's certificate; 0 is none (default "+defaultOperator+", in developer mode a free port)")
 	f.BoolVar(&c.pprof, "pprof", false, "serve profiles under /debug/pprof/")
 	c.front.Add(f)
+	c.extensions.Add(f)
 	return cmd
 }
 
@@ -189,6 +192,9 @@ func (c *options) check() error {
 	}
 	if c.keptHistory <= 0 {
 		return fmt.Errorf("--keep-operations is %s: clients that wait for an operation must be able to see its end", c.keptHistory)
+	}
+	if err := c.extensions.Check(); err != nil {
+		return err
 	}
 	if c.keptAudit <= 0 {
 		return fmt.Errorf("--keep-audit is %s: it must be more than nothing", c.keptAudit)

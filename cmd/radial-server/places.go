@@ -14,7 +14,6 @@ import (
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/extension/kubernetes"
-	"github.com/radial-project/radial/internal/observe"
 	"github.com/radial-project/radial/internal/scope"
 	"github.com/radial-project/radial/internal/scope/azure"
 	"github.com/radial-project/radial/internal/store"
@@ -24,7 +23,7 @@ import (
 // places resolves where the resources of templates go: the clusters that the
 // server was told of, and those that it finds by the scopes of imports. Recipes
 // and deployments share it.
-func places(c options, kept store.Reader, m *telemetry.Metrics) (extension.Resolver, error) {
+func places(c options, kept store.Reader) (extension.Resolver, error) {
 	if c.kubeconfig != "" {
 		if err := checkKubeconfig("--kubeconfig", c.kubeconfig); err != nil {
 			return nil, err
@@ -63,7 +62,7 @@ func places(c options, kept store.Reader, m *telemetry.Metrics) (extension.Resol
 		}
 		r.Type(scope.TypeAzure, azure.New(o))
 	}
-	return observe.Resolver(r, m), nil
+	return r, nil
 }
 
 // checkKubeconfig reads a file once at the start, so that one that cannot be used

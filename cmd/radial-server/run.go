@@ -19,6 +19,7 @@ import (
 	"github.com/radial-project/radial/internal/auth"
 	"github.com/radial-project/radial/internal/auth/front"
 	"github.com/radial-project/radial/internal/core"
+	extensions "github.com/radial-project/radial/internal/extension/registry"
 	"github.com/radial-project/radial/internal/feed"
 	"github.com/radial-project/radial/internal/manifest"
 	"github.com/radial-project/radial/internal/observe"
@@ -63,10 +64,16 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 	}
 	sealer.Count(operator.metrics.Sealed)
 	types := manifest.NewRegistry(manifest.Builtin()...)
-	resolver, err := places(c, kept, operator.metrics)
+	clusters, err := places(c, kept)
 	if err != nil {
 		return err
 	}
+	known, err := c.extensions.Open(extensions.Options{Base: clusters, Log: log})
+	if err != nil {
+		return err
+	}
+	defer known.Close()
+	resolver := observe.Resolver(known, operator.metrics)
 	fetcher := oci.New(oci.Options{AllowFiles: c.developerMode})
 	engine := recipes(c, kept, types, fetcher, resolver, operator.metrics)
 	var decides atomic.Pointer[auth.Authorizer]

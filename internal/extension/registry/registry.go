@@ -82,6 +82,10 @@ func (r Registration) Check() error {
 		return fault("caFile and tokenFile are for extensions with a url: a process is asked over a socket of its own")
 	case r.URL != "" && (len(r.Args) > 0 || len(r.Env) > 0):
 		return fault("args and env are for extensions with a path")
+	case r.URL != "":
+		if err := remote.CheckURL(r.URL); err != nil {
+			return fault("%w", err)
+		}
 	}
 	return nil
 }

@@ -111,6 +111,12 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// CheckURL refuses an address that a client would not take.
+func CheckURL(text string) error {
+	_, err := checkURL(text)
+	return err
+}
+
 // checkURL refuses addresses at which secrets would be read by others.
 func checkURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
