@@ -37,6 +37,9 @@ var governed = []string{
 	"radius.core/terraformsettings", "radius.core/bicepsettings",
 }
 
+// Governs reports whether a type decides over others: to write it takes Govern.
+func Governs(resourceType string) bool { return isGoverned(resourceType) }
+
 func isGoverned(resourceType string) bool {
 	t := strings.ToLower(resourceType)
 	return strings.HasPrefix(t, "system.") || slices.Contains(governed, t)

@@ -31,6 +31,10 @@ type APIOptions struct {
 	Operation string
 	// SystemData is of whoever asked for the operation.
 	SystemData core.SystemData
+	// Owner, when not zero, is the resource that writes are made for: they carry
+	// its mark (the tag [OwnerTag]), and what exists without it is not taken over
+	// and not deleted.
+	Owner core.ID
 	// Allow is asked before every access, with the properties of a write.
 	Allow func(ctx context.Context, a Access, id core.ID, properties map[string]any) error
 	// Ended signals the end of an operation ([feed.Broker.Operation]).
@@ -39,6 +43,9 @@ type APIOptions struct {
 	// others. action is "" for a read.
 	Special func(ctx context.Context, id core.ID, apiVersion, action string, args map[string]any) (answer any, done bool, err error)
 }
+
+// OwnerTag is the tag that says what resource another was made for.
+const OwnerTag = "radapp.io/resource-id"
 
 // API is the control plane's resources for a running operation. Writes go the
 // way of the wire's: defaults, validation, sealing, one transaction.
@@ -208,6 +215,16 @@ func (a *API) Put(ctx context.Context, id core.ID, apiVersion string, body map[s
 	if err := a.o.Allow(ctx, AccessWrite, a.p.present(id), put.Properties); err != nil {
 		return nil, "", err
 	}
+	if !a.o.Owner.IsZero() {
+		if mine, err := a.mine(ctx, id, true); err != nil || !mine {
+			return nil, "", err
+		}
+		put.Tags = maps.Clone(put.Tags)
+		if put.Tags == nil {
+			put.Tags = map[string]string{}
+		}
+		put.Tags[OwnerTag] = a.o.Owner.String()
+	}
 	req := Request{ID: id, APIVersion: apiVersion, SystemData: a.o.SystemData, Parent: a.o.Operation}
 	var answer Answer
 	if patch {
@@ -250,6 +267,29 @@ func (a *API) ours(ctx context.Context, id core.ID, verbs ...core.Verb) (operati
 	return "", false
 }
 
+// mine reports whether a resource is this owner's to write or delete: one that
+// does not exist is. With must, another's is an error.
+func (a *API) mine(ctx context.Context, id core.ID, must bool) (bool, error) {
+	r, _, err := a.p.o.Store.Get(ctx, a.p.present(id))
+	if core.IsCode(err, core.CodeNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	mark := r.Tags[OwnerTag]
+	if lower(mark) == a.o.Owner.Key() {
+		return true, nil
+	}
+	if !must {
+		return false, nil
+	}
+	if mark != "" {
+		return false, core.Errorf(core.CodeConflict, "%s belongs to %s: give one of the two another name", r.ID, mark).WithTarget(r.ID.String())
+	}
+	return false, core.Errorf(core.CodeConflict, "%s exists and was not made for %s: rename or delete it, it is not taken over", r.ID, a.o.Owner).WithTarget(r.ID.String())
+}
+
 // Delete implements [extension.ResourceAPI].
 func (a *API) Delete(ctx context.Context, id core.ID, apiVersion string) (string, error) {
 	apiVersion, err := a.version(id, apiVersion)
@@ -258,6 +298,11 @@ func (a *API) Delete(ctx context.Context, id core.ID, apiVersion string) (string
 	}
 	if err := a.o.Allow(ctx, AccessDelete, a.p.present(id), nil); err != nil {
 		return "", err
+	}
+	if !a.o.Owner.IsZero() {
+		if mine, err := a.mine(ctx, id, false); err != nil || !mine {
+			return "", err // another's has its name now: ours is gone
+		}
 	}
 	answer, err := a.p.Delete(ctx, Request{ID: id, APIVersion: apiVersion, SystemData: a.o.SystemData, Parent: a.o.Operation}, "")
 	if core.IsCode(err, core.CodeConflict) {

@@ -3,6 +3,7 @@ package dynamic
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -106,7 +107,11 @@ func (c *Controller) inert(ctx context.Context, job *operation.Job, tv *manifest
 		if err := job.Progress(ctx, core.StateUpdating); err != nil {
 			return operation.Outcome{}, err
 		}
-		if err := c.deleteOutputs(ctx, job, tv, props, managed, status); err != nil {
+		err := c.deleteOutputs(ctx, job, tv, props, managed, status)
+		if errors.Is(err, recipe.ErrWaiting) {
+			return operation.Outcome{Park: true}, nil
+		}
+		if err != nil {
 			return operation.Outcome{}, err
 		}
 	}
@@ -147,6 +152,9 @@ func (c *Controller) recipe(ctx context.Context, job *operation.Job, tv *manifes
 	}
 	req.Record = inventory.record
 	result, err := within(ctx, c.p.o.RecipeDeadline, core.CodeRecipeDeployment, func(ctx context.Context) (recipe.Result, error) { return c.recipes.Execute(ctx, req) })
+	if errors.Is(err, recipe.ErrWaiting) {
+		return operation.Outcome{Park: true}, nil
+	}
 	if err != nil {
 		if ctx.Err() != nil || core.IsCode(err, core.CodeFenced) {
 			return operation.Outcome{}, err
@@ -172,6 +180,10 @@ func (c *Controller) request(ctx context.Context, job *operation.Job, tv *manife
 	req := recipe.Request{
 		Resource: job.Resource, Properties: plain(props).(map[string]any), Previous: job.Outputs, Recorded: status.Recipe, Record: job.SaveOutputs,
 		Progress: func(message string) { job.Say(conceal.Text(ctx, message)) },
+	}
+	var err error
+	if req.Resources, req.Attempt, req.Seed, err = c.resources(job); err != nil {
+		return req, err
 	}
 	environment, err := c.load(ctx, job.Resource.Environment)
 	if err != nil {
@@ -339,7 +351,11 @@ func (c *Controller) remove(ctx context.Context, job *operation.Job, tv *manifes
 			return operation.Outcome{}, err
 		}
 		c.conceal(ctx, job.Resource, tv)
-		if err := c.deleteOutputs(ctx, job, tv, props, managed, status); err != nil {
+		err = c.deleteOutputs(ctx, job, tv, props, managed, status)
+		if errors.Is(err, recipe.ErrWaiting) {
+			return operation.Outcome{Park: true}, nil
+		}
+		if err != nil {
 			if ctx.Err() != nil || core.IsCode(err, core.CodeFenced) {
 				return operation.Outcome{}, err
 			}
@@ -355,6 +371,10 @@ func (c *Controller) deleteOutputs(ctx context.Context, job *operation.Job, tv *
 	req := recipe.Request{
 		Resource: job.Resource, Properties: plain(props).(map[string]any), Previous: managed, Recorded: status.Recipe, Record: job.SaveOutputs,
 		Progress: func(message string) { job.Say(conceal.Text(ctx, message)) },
+	}
+	var err error
+	if req.Resources, _, _, err = c.resources(job); err != nil {
+		return err
 	}
 	environment, err := c.load(ctx, job.Resource.Environment)
 	if err != nil && !core.IsCode(err, core.CodeNotFound) {

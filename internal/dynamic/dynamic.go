@@ -86,8 +86,14 @@ type Options struct {
 	Deadline time.Duration
 	// RecipeDeadline of one run of a recipe.
 	RecipeDeadline time.Duration
-	Now            func() time.Time
-	NewID          func() string
+	// Ended signals the end of an operation, for recipes that wait for those which
+	// they began ([feed.Broker.Operation]).
+	Ended func(operation string) (ended <-chan struct{}, stop func())
+	// RecipeMay decides what the recipe of a resource may do with resources of the
+	// control plane; nil is nothing.
+	RecipeMay func(ctx context.Context, of core.Resource, a Access, id core.ID) error
+	Now       func() time.Time
+	NewID     func() string
 }
 
 // Provider answers reads and writes of resources. It is safe for concurrent use.

@@ -9,6 +9,7 @@ import (
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/manifest"
 	"github.com/radial-project/radial/internal/seal"
+	"github.com/radial-project/radial/internal/store"
 )
 
 // show is a resource as GET answers it: the user's properties with sensitive
@@ -197,6 +198,9 @@ func (p *Provider) secrets(r core.Resource, tv *manifest.TypeVersion) (map[strin
 	_, late := split(status.ComputedValues, tv)
 	maps.Copy(out, late)
 	for name, sealed := range r.Secrets {
+		if name == store.InputsSecret {
+			continue // the operation's own
+		}
 		v, err := p.openSecret(r.ID, name, sealed)
 		if err != nil {
 			return nil, err

@@ -211,6 +211,11 @@ func (p *Provider) prepare(ctx context.Context, id core.ID, tv *manifest.TypeVer
 	if r.SystemData.CreatedAt.IsZero() {
 		r.SystemData.CreatedAt = now.UTC()
 	}
+	if p.o.RecipeMay != nil && runsRecipe(tv, props) {
+		if err := p.sealSeed(&r); err != nil {
+			return store.Write{}, err
+		}
+	}
 	p.o.Sealer.Stamp(&r)
 	return store.Write{Resource: r, Edges: edges, Parents: place.Parents, Expect: stored.ETag, Replaces: body.Replaces, Now: now}, nil
 }

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/radial-project/radial/internal/core"
@@ -35,15 +36,23 @@ func (d *driver) step(ctx context.Context, action string, of core.ID) (context.C
 func (d *driver) Execute(ctx context.Context, run recipe.Run) (recipe.Result, error) {
 	ctx, done := d.step(ctx, "execute", run.Owner)
 	r, err := d.d.Execute(ctx, run)
-	done(err)
+	done(failed(err))
 	return r, err
 }
 
 // Delete implements [recipe.Driver].
-func (d *driver) Delete(ctx context.Context, scope extension.Scope, outputs []core.Output, record func(context.Context, []core.Output, []core.ID) error) error {
+func (d *driver) Delete(ctx context.Context, q recipe.Deletion) error {
 	ctx, done := d.step(ctx, "delete", core.ID{})
-	err := d.d.Delete(ctx, scope, outputs, record)
-	done(err)
+	err := d.d.Delete(ctx, q)
+	done(failed(err))
+	return err
+}
+
+// failed is the error of a run that failed: one that waits did not.
+func failed(err error) error {
+	if errors.Is(err, recipe.ErrWaiting) {
+		return nil
+	}
 	return err
 }
 

@@ -50,9 +50,12 @@ type Request struct {
 	// Recorded is the definition that the last successful run used, nil if
 	// there was none.
 	Recorded *Definition
-	// Record and Progress as in Run.
-	Record   func(ctx context.Context, put []core.Output, drop []core.ID) error
-	Progress func(message string)
+	// Record, Progress and what follows are as in Run.
+	Record    func(ctx context.Context, put []core.Output, drop []core.ID) error
+	Progress  func(message string)
+	Resources extension.ResourceAPI
+	Attempt   string
+	Seed      []byte
 }
 
 func (r *Request) progress(message string) {
@@ -96,6 +99,7 @@ func (e *Engine) Execute(ctx context.Context, r Request) (Result, error) {
 		Previous:   r.Previous,
 		Record:     r.Record,
 		Progress:   r.progress,
+		Resources:  r.Resources, Attempt: r.Attempt, Seed: r.Seed,
 	})
 	if res.Definition.Path != "" {
 		ran.Definition = res.Definition
@@ -183,7 +187,7 @@ func (e *Engine) delete(ctx context.Context, outputs []core.Output, r Request) e
 		if err != nil {
 			return err.WithTarget(r.Resource.ID.String())
 		}
-		if err := driver.Delete(ctx, extension.Scope{}, groups[kind], r.Record); err != nil {
+		if err := driver.Delete(ctx, Deletion{Outputs: groups[kind], Record: r.Record, Resources: r.Resources}); err != nil {
 			return err
 		}
 	}

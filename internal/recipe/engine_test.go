@@ -26,10 +26,10 @@ func (d *driver) Execute(_ context.Context, run Run) (Result, error) {
 	return d.result, d.err
 }
 
-func (d *driver) Delete(ctx context.Context, _ extension.Scope, outputs []core.Output, record func(context.Context, []core.Output, []core.ID) error) error {
-	for _, o := range outputs {
+func (d *driver) Delete(ctx context.Context, q Deletion) error {
+	for _, o := range q.Outputs {
 		d.deleted = append(d.deleted, o.ID.Name())
-		if err := record(ctx, nil, []core.ID{o.ID}); err != nil {
+		if err := q.Record(ctx, nil, []core.ID{o.ID}); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ package recipe
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
@@ -92,6 +93,25 @@ type Run struct {
 	Record func(ctx context.Context, put []core.Output, drop []core.ID) error
 	// Progress tells what is being done, for people; never a secret.
 	Progress func(message string)
+	// Resources are the control plane's own, as the recipe may write them; nil
+	// refuses them. Attempt is the same for all attempts of one run, and Seed a
+	// secret of it, from which what is made up is derived.
+	Resources extension.ResourceAPI
+	Attempt   string
+	Seed      []byte
+}
+
+// ErrWaiting is what a run answers that waits for operations of the control plane,
+// which it has begun by its Resources: it is called again when they have ended.
+var ErrWaiting = errors.New("the recipe waits for operations of the control plane")
+
+// Deletion asks for the end of what recipes made.
+type Deletion struct {
+	// Outputs go dependants first, and leave the inventory by Record.
+	Outputs []core.Output
+	Record  func(ctx context.Context, put []core.Output, drop []core.ID) error
+	// Resources are as in [Run].
+	Resources extension.ResourceAPI
 }
 
 // Result is what a run answered.
@@ -112,11 +132,12 @@ type Result struct {
 // Driver runs recipes of one kind.
 type Driver interface {
 	// Execute runs the recipe to its end. Errors carry one of the Recipe codes
-	// and name the template and, inside it, the resource at fault.
+	// and name the template and, inside it, the resource at fault. ErrWaiting
+	// when it has to be called again.
 	Execute(ctx context.Context, run Run) (Result, error)
-	// Delete deletes outputs, dependants first, and calls drop as they go. It
-	// needs no template.
-	Delete(ctx context.Context, scope extension.Scope, outputs []core.Output, record func(ctx context.Context, put []core.Output, drop []core.ID) error) error
+	// Delete deletes outputs, dependants first, and drops each as it goes. It
+	// needs no template. ErrWaiting when it has to be called again.
+	Delete(ctx context.Context, d Deletion) error
 	// Parameters returns the parameters that a template declares, by name, for
 	// recipe show.
 	Parameters(ctx context.Context, d Definition) (map[string]json.RawMessage, error)

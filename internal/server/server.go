@@ -148,6 +148,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	}
 	s.provider = dynamic.New(dynamic.Options{
 		Store: o.Store, Types: s.types, Sealer: o.Sealer, Members: rules, Kinds: kinds, Now: o.Now, Deadline: o.Deadline, RecipeDeadline: o.RecipeDeadline,
+		Ended: o.Feed.Operation, RecipeMay: recipeMay,
 	})
 	s.deployments = deployment.New(deployment.Options{
 		Store: o.Store, Feed: o.Feed, Sealer: o.Sealer, Provider: s.provider, Resolver: o.Deployments.Resolver, Base: o.Deployments.Base,
@@ -168,6 +169,22 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	go s.followTypes(ctx)
 	s.keepKeysets(ctx)
 	return s, nil
+}
+
+// recipeMay says what the recipe of a resource may do in the control plane: read
+// and write its own group, but for what decides over others, and read what it
+// belongs to. Its template is the environment's owner's, its parameters may be
+// anybody's.
+func recipeMay(_ context.Context, of core.Resource, a dynamic.Access, id core.ID) error {
+	switch {
+	case a == dynamic.AccessRead && (id.Equal(of.Environment) || id.Equal(of.Application) || id.Equal(of.ID.Scope())):
+		return nil
+	case !id.Scope().Equal(of.ID.Scope()):
+		return core.Errorf(core.CodeForbidden, "a recipe may use resources of its resource's own group %s, and %s is in another", of.ID.Scope(), id).WithTarget(id.String())
+	case (a == dynamic.AccessWrite || a == dynamic.AccessDelete) && (auth.Governs(id.Type()) || deployment.IsDeployment(id)):
+		return core.Errorf(core.CodeForbidden, "a recipe may not write %s: resources of type %s decide over others, or have routes of their own", id, id.Type()).WithTarget(id.String())
+	}
+	return nil
 }
 
 // Types are the types that this control plane knows.

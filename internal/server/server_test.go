@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/radial-project/radial/internal/core"
-	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/manifest"
 	"github.com/radial-project/radial/internal/recipe"
 )
@@ -243,20 +242,20 @@ func (d *driver) Execute(ctx context.Context, run recipe.Run) (recipe.Result, er
 	return d.execute(ctx, run)
 }
 
-func (d *driver) Delete(ctx context.Context, _ extension.Scope, outputs []core.Output, record func(context.Context, []core.Output, []core.ID) error) error {
+func (d *driver) Delete(ctx context.Context, q recipe.Deletion) error {
 	if d.remove != nil {
-		if err := d.remove(ctx, outputs); err != nil {
+		if err := d.remove(ctx, q.Outputs); err != nil {
 			return err
 		}
 	}
 	var drop []core.ID
-	for _, o := range outputs {
+	for _, o := range q.Outputs {
 		drop = append(drop, o.ID)
 	}
 	d.mu.Lock()
 	d.gone = append(d.gone, drop...)
 	d.mu.Unlock()
-	return record(ctx, nil, drop)
+	return q.Record(ctx, nil, drop)
 }
 
 func (d *driver) Parameters(context.Context, recipe.Definition) (map[string]json.RawMessage, error) {

@@ -93,6 +93,7 @@ func (d *Driver) Execute(ctx context.Context, run recipe.Run) (recipe.Result, er
 		// The same for every run of a resource, so that names made of it stay.
 		Name: "recipe-" + run.Owner.Name(), Parsed: t, Parameters: params, Scope: run.Owner.Scope(), Base: run.Scope,
 		Owner: run.Owner, Kind: def.Kind, Preview: true, Started: d.o.Now(),
+		Resources: run.Resources, Run: run.Attempt, Seed: run.Seed, Park: run.Resources != nil,
 		Previous: run.Previous, Record: deploy.Record(run.Record), Progress: func(e deploy.Event) {
 			if e.Text != "" {
 				run.Progress(e.Text)
@@ -106,6 +107,9 @@ func (d *Driver) Execute(ctx context.Context, run recipe.Run) (recipe.Result, er
 		return recipe.Result{}, within(err, core.CodeRecipeInvalid, def)
 	case err != nil:
 		return recipe.Result{}, within(err, core.CodeRecipeDeployment, def)
+	}
+	if deployed.Waiting {
+		return recipe.Result{Definition: def}, recipe.ErrWaiting
 	}
 	res, err := answer(deployed.Outputs, def)
 	if err != nil {
@@ -134,8 +138,11 @@ func parameters(t *lang.Template, run recipe.Run) (map[string]any, error) {
 }
 
 // Delete implements recipe.Driver. Each output knows its scope.
-func (d *Driver) Delete(ctx context.Context, _ extension.Scope, outputs []core.Output, record func(ctx context.Context, put []core.Output, drop []core.ID) error) error {
-	_, err := d.engine.Delete(ctx, deploy.DeleteRequest{Outputs: outputs, Record: record})
+func (d *Driver) Delete(ctx context.Context, q recipe.Deletion) error {
+	waiting, err := d.engine.Delete(ctx, deploy.DeleteRequest{Outputs: q.Outputs, Record: q.Record, Resources: q.Resources, Park: q.Resources != nil})
+	if err == nil && waiting {
+		return recipe.ErrWaiting
+	}
 	if core.IsCode(err, deploy.CodeDeleteFailed) {
 		e := core.AsError(err)
 		return core.Errorf(core.CodeRecipeDeletion, "%w", err).WithDetails(e.Details...)
