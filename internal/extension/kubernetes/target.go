@@ -182,7 +182,11 @@ func (t *Target) Get(ctx context.Context, ref extension.Ref) (extension.State, e
 	if err := t.c.sameCluster(ctx, ref, "read", a.what); err != nil {
 		return extension.State{}, err
 	}
-	live, err := a.client.Get(ctx, a.object.GetName(), metav1.GetOptions{})
+	read := a.client.Get
+	if isReview(a.gvk.GroupKind()) {
+		read = a.review
+	}
+	live, err := read(ctx, a.object.GetName(), metav1.GetOptions{})
 	if err != nil {
 		return extension.State{}, t.c.fault(ctx, err, "read", a.what)
 	}
