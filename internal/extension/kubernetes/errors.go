@@ -153,10 +153,15 @@ const untyped = "failed to create typed patch object"
 // The API server quotes the value that it refuses, and that may be a secret:
 // after its reason (Invalid value: "x": must be …), or at the end (expected
 // boolean, got &{x}).
+//
+// A value is a quoted text, or what Go or JSON makes of an object: it ends at a
+// colon with a space that stands in no quotes.
 var (
-	quotedValue = regexp.MustCompile(`((?:Invalid|Unsupported|Duplicate) value|Too long): (?:"(?:[^"\\]|\\.)*"|[^:]*)`)
+	quotedValue = regexp.MustCompile(`((?:Invalid|Unsupported|Duplicate) value|Too long): (?:` + quoted + `|[^":]|:[^ "]|:` + quoted + `)*`)
 	gotValue    = regexp.MustCompile(`(?s), got .*`)
 )
+
+const quoted = `"(?:[^"\\]|\\.)*"`
 
 func withoutValues(message string) string {
 	return gotValue.ReplaceAllString(quotedValue.ReplaceAllString(message, "$1"), ", got another type")
