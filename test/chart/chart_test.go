@@ -135,6 +135,9 @@ image: {pullSecrets: [registry]}
 networkPolicy: {api: [{namespaceSelector: {}}], metrics: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]}
 monitoring: {serviceMonitor: {enabled: true, labels: {release: p}}, rules: {enabled: true}, dashboard: {enabled: true}}
 `,
+	"services and a cloud provider": `
+services: {enabled: true, platform: {cloudProvider: gcp, cloudAccount: acme, cloudLocation: here, objectStorage: cloud}}
+`,
 	"a certificate of one's own": `server: {tls: {existingSecret: certificate, caConfigMap: authority}}`,
 }
 

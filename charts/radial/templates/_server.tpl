@@ -78,6 +78,9 @@ spec:
             {{- with $root.Values.server.env }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
+            {{- if $root.Values.services.enabled }}
+            {{- include "radial.platformEnv" $root | nindent 12 }}
+            {{- end }}
           ports:
             - {name: api, containerPort: 8443}
             - {name: operator, containerPort: 9090}
