@@ -66,7 +66,8 @@ type Request struct {
 	Secret func(template.SecretReference) (string, error)
 	// Secrets are credentials that came with the request and stand in no
 	// template, such as kubeConfigs for the deletion under UserOwned scopes, by
-	// the scope's fingerprint ("" is for any).
+	// the scope's fingerprint ("" is for any), and secret entries of another
+	// extension's configuration, by the extension's name.
 	Secrets map[string]extension.Secrets
 	// Progress is told of every step; it may be nil and is called from one
 	// goroutine at a time.

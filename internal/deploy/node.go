@@ -229,7 +229,7 @@ func (n *node) plan() error {
 		h.Scope, _ = n.place.kept()
 		h.ID = n.id.String()
 		if id.IsZero() { // its target knows only when it is made
-			id = extension.ResourceID(h.Scope.Extension, answeredScope(h.Scope).Key(), n.res.Type, identifiersOf(n.id))
+			id = extension.ResourceID(h.Scope.Extension, answeredScope(h.Scope).Key(), n.res.Type, mustJSON(map[string]string{"id": h.ID}))
 		}
 	}
 	r.mu.Lock()
@@ -308,6 +308,9 @@ func (n *node) bindTo(ctx context.Context, p *place, id template.ExtensionID, pr
 	case core.IsCode(err, extension.CodePreviewNotSupported):
 		s = extension.State{Ref: extension.Ref{Type: n.res.Type, APIVersion: n.res.APIVersion, Owner: n.f.r.q.Owner}}
 		n.unsupported = err
+		if len(unknown) > 0 {
+			return nil // when its turn comes, all is known: it is asked again
+		}
 	case err != nil:
 		return err
 	case len(unknown) == 0:

@@ -370,8 +370,11 @@ func (r *run) deleteOutput(ctx context.Context, q DeleteRequest, o core.Output) 
 		return r.end(ctx, operation)
 	}
 	p := &place{scope: h.Scope}
-	if h.Scope.Type == template.ScopeUserOwned {
+	switch {
+	case h.Scope.Type == template.ScopeUserOwned:
 		p.secrets = r.q.secretsOf(h.Scope)
+	case !strings.EqualFold(h.Scope.Extension, providerKubernetes):
+		p.secrets = r.q.secretsFor(h.Scope.Extension)
 	}
 	err = r.targets.resolve(ctx, p)
 	if err == nil {

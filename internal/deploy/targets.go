@@ -103,6 +103,13 @@ func readPlace(q *Request, x *template.Extension, config map[string]any) (*place
 		}
 		p.config[name] = v
 	}
+	if !kube {
+		for name, v := range q.secretsFor(x.Provider) {
+			if _, said := config[name]; !said {
+				p.secrets[name] = v
+			}
+		}
+	}
 	if len(rest) > 0 {
 		b, err := json.Marshal(rest)
 		if err != nil {
@@ -130,6 +137,17 @@ func (q *Request) secretsOf(s extension.Scope) extension.Secrets {
 		return found
 	}
 	return q.Secrets[""]
+}
+
+// secretsFor are the secret entries of another extension's configuration that
+// came with the request. What is for any cluster is not for them.
+func (q *Request) secretsFor(name string) extension.Secrets {
+	for k, v := range q.Secrets {
+		if k != "" && strings.EqualFold(k, name) {
+			return v
+		}
+	}
+	return nil
 }
 
 // hide takes out of what is stored the entries of the configuration that the

@@ -14,12 +14,12 @@ import (
 // the place is known already, and by the extension, which is told the mark of
 // the place that is meant. A reference without UID was planned by a run that did
 // not live to record whether it was made. Extensions keep no stamp of who made
-// what, so it is deleted only where the resource is certainly absent, which is
-// to say not at all: one that exists is left and named.
+// what, so a resource of that name is left alone and named in an error; that
+// there is none is the end that was asked for.
 func (t *Target) Delete(ctx context.Context, ref extension.Ref) error {
 	defer t.guard(ctx)()
 	about := call{does: "delete", typ: ref.Type, identifiers: ref.Identifiers}
-	if len(ref.Identifiers) == 0 && ref.UID == "" && !ref.Unverified {
+	if unnamed(ref) && ref.UID == "" && !ref.Unverified {
 		return nil // planned, and refused or never asked for: nothing was told
 	}
 	r, err := t.reference(ref)

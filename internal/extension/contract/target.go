@@ -293,7 +293,7 @@ func (t *Target) specification(r extension.Resource) sdk.Specification {
 
 func (t *Target) reference(ref extension.Ref) (sdk.Reference, error) {
 	r := sdk.Reference{Type: ref.Type, APIVersion: ref.APIVersion, Config: t.config}
-	if len(ref.Identifiers) == 0 {
+	if unnamed(ref) {
 		return r, core.Errorf(core.CodeTarget, "nothing is recorded by which %s could find this %s: it told no identifiers before it was made; "+
 			"deploy it again, or look after it by hand", t, ref.Type).WithTarget(ref.ID.String())
 	}
@@ -301,6 +301,11 @@ func (t *Target) reference(ref extension.Ref) (sdk.Reference, error) {
 		return r, core.Errorf(core.CodeInternal, "the recorded identifiers of a %s are no JSON object: %w", ref.Type, err)
 	}
 	return r, nil
+}
+
+// unnamed reports whether a reference does not say what it refers to.
+func unnamed(ref extension.Ref) bool {
+	return len(ref.Identifiers) == 0 || string(ref.Identifiers) == "{}"
 }
 
 func (t *Target) String() string { return "the extension " + t.o.Extension }
