@@ -10,7 +10,8 @@
 //
 // and then, as the test goes on:
 //
-//	aks.Rotate(t)                               // a new token; the old one is revoked in the cluster
+//	aks.Rotate(t)                               // a new token; the old one is revoked in the cluster (up to 10 s;
+//	                                            // at once for a cluster of AddFront)
 //	aks.Replace(t, clustertest.Second(t).Config) // recreated under the same id: another cluster
 //	aks.Remove()                                // gone: 404
 //	arm.Fail(armtest.Fault{Status: 429, RetryAfter: "1", Times: 1})

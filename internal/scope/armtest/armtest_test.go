@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -69,5 +70,29 @@ func TestRotate(t *testing.T) {
 	}
 	if calls := arm.Calls(); len(calls) != 4 || calls[1].Path != aks.ID()+"/listClusterAdminCredential" || calls[1].Subject != "server" {
 		t.Errorf("calls: %+v", calls)
+	}
+}
+
+func TestFront(t *testing.T) {
+	arm := Start(t)
+	aks := arm.AddFront(t, ClusterID("f"), clustertest.Start(t).Config)
+	use := func(kubeconfig []byte) error {
+		config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = clientOf(t, config).CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+		return err
+	}
+	first := aks.Kubeconfig()
+	if err := use(first); err != nil {
+		t.Fatal(err)
+	}
+	aks.Rotate(t)
+	if err := use(first); !apierrors.IsUnauthorized(err) {
+		t.Errorf("the old token: %v", err)
+	}
+	if err := use(aks.Kubeconfig()); err != nil {
+		t.Errorf("the new token: %v", err)
 	}
 }

@@ -33,6 +33,8 @@ type Cluster struct {
 	// that its token lives as long as.
 	kubeconfig []byte
 	secret     string
+	// front is nil where the API server itself judges tokens.
+	front *front
 }
 
 // ID is the cluster's id in ARM.
@@ -55,6 +57,10 @@ func (c *Cluster) Replace(tb testing.TB, config *rest.Config) {
 // long.
 func (c *Cluster) Rotate(tb testing.TB) {
 	tb.Helper()
+	if c.front != nil {
+		c.rotateFront(tb)
+		return
+	}
 	c.s.mu.Lock()
 	config, secret, kubeconfig := c.config, c.secret, c.kubeconfig
 	c.s.mu.Unlock()
