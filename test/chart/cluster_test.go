@@ -3,6 +3,7 @@ package chart
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -117,11 +118,15 @@ func TestServerSideDryRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	const namespace = "chart-dry-run"
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{
-		"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted",
-	}}}
-	if _, err := clients.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	// The last two the chart makes itself where it installs services; a dry run makes nothing.
+	platform := []string{"ankka-platform", "ankka-cloud-provider"}
+	for _, name := range append([]string{namespace}, platform...) {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted",
+		}}}
+		if _, err := clients.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	monitored(t, dyn, mapper)
 	for name, text := range sets {
@@ -136,10 +141,13 @@ func TestServerSideDryRun(t *testing.T) {
 				var client dynamic.ResourceInterface = dyn.Resource(mapping.Resource)
 				if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 					// Whom the cluster trusts is to be read in one place only.
-					if o.GetNamespace() != namespace && !(o.GetKind() == "RoleBinding" && o.GetNamespace() == "kube-system") {
+					if o.GetNamespace() != namespace && !(o.GetKind() == "RoleBinding" && o.GetNamespace() == "kube-system") && !slices.Contains(platform, o.GetNamespace()) {
 						t.Errorf("%s %s goes to namespace %q", o.GetKind(), o.GetName(), o.GetNamespace())
 					}
 					client = dyn.Resource(mapping.Resource).Namespace(o.GetNamespace())
+				}
+				if o.GetKind() == "Namespace" && slices.Contains(platform, o.GetName()) {
+					o.SetName(o.GetName() + "-dry-run") // this one is there
 				}
 				_, err = client.Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 				if err != nil {
