@@ -294,6 +294,10 @@ func (w *whatIf) extension(ctx context.Context, n *node, c *Change) error {
 		c.Kind, c.Reason = ChangeUnsupported, "its id is known only while it is deployed"
 		return nil
 	}
+	if n.unsupported != nil {
+		c.Kind, c.Reason = ChangeUnsupported, n.unsupported.Error()
+		return nil
+	}
 	props, unknown, err := n.f.plan.Known(n.res)
 	if err != nil {
 		return err
@@ -309,7 +313,8 @@ func (w *whatIf) extension(ctx context.Context, n *node, c *Change) error {
 	if err != nil {
 		return err
 	}
-	if n.preview != nil && n.ref.UID == "" {
+	// Previews of other extensions do not tell whether there is one already.
+	if n.preview != nil && n.ref.UID == "" && strings.EqualFold(n.id.Provider, providerKubernetes) {
 		c.Kind, c.After = ChangeCreate, clean(n.preview)
 		return nil
 	}

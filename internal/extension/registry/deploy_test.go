@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -180,5 +181,54 @@ func TestUnknownExtension(t *testing.T) {
 		Parameters: map[string]any{"passphrase": "x", "directory": "site"}})
 	if err == nil || !strings.Contains(err.Error(), `import "files"`) || !strings.Contains(err.Error(), "known are Kubernetes, Other") {
 		t.Errorf("%v", err)
+	}
+}
+
+// What-if reads what is there and tells what would become of it.
+func TestWhatIf_S46(t *testing.T) {
+	const one = `{"contentVersion": "1.0.0.0", "languageVersion": "2.0", "parameters": {"text": {"type": "string"}},
+	  "imports": {"files": {"provider": "Files", "version": "1.0.0", "config": {"directory": "site"}}},
+	  "resources": {"file": {"import": "files", "type": "File", "properties": {"path": "a.txt", "content": "[parameters('text')]"}},
+	    "other": {"import": "files", "type": "File", "properties": {"path": "b.txt", "content": "[reference('file').sha256]"}}}}`
+	for name, carrier := range map[string]carrierOf{"HTTP": overHTTP, "gRPC": overGRPC} {
+		t.Run("S-46 "+name, func(t *testing.T) {
+			t.Parallel()
+			base := t.TempDir()
+			markDirectory(t, filepath.Join(base, "site"), "")
+			engine := deploy.New(deploy.EngineOptions{Resolver: newRegistry(t, Options{}, carrier(t, base))})
+			request := func(text string) deploy.Request {
+				return deploy.Request{Name: "site", Template: []byte(one), Parameters: map[string]any{"text": text}}
+			}
+			kinds := func(text string) string {
+				t.Helper()
+				changes, err := engine.WhatIf(t.Context(), request(text))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var found []string
+				for _, c := range changes {
+					found = append(found, c.Symbol+" "+c.Kind)
+				}
+				slices.Sort(found)
+				return strings.Join(found, ", ")
+			}
+			// Over gRPC nothing can be said of what depends on another.
+			other := map[string]string{"HTTP": "Create", "gRPC": "Unsupported"}[name]
+			if got, want := kinds("x"), "file Create, other "+other; got != want {
+				t.Errorf("before: %s, want %s", got, want)
+			}
+			if _, err := os.Stat(filepath.Join(base, "site", "a.txt")); err == nil {
+				t.Fatal("a what-if made something")
+			}
+			if _, err := engine.Deploy(t.Context(), request("x")); err != nil {
+				t.Fatal(err)
+			}
+			if got := kinds("x"); !strings.HasPrefix(got, "file NoChange") {
+				t.Errorf("the same again: %s", got)
+			}
+			if got := kinds("y"); !strings.HasPrefix(got, "file Modify") {
+				t.Errorf("another text: %s", got)
+			}
+		})
 	}
 }
