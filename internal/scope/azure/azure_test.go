@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/radial-project/radial/internal/clustertest"
 	"github.com/radial-project/radial/internal/core"
@@ -80,6 +81,16 @@ func (b *bench) posts() int {
 func configMap(name string, data map[string]any) extension.Resource {
 	return extension.Resource{Type: "core/ConfigMap", APIVersion: "v1", Owner: owner,
 		Properties: map[string]any{"metadata": map[string]any{"name": name}, "data": data}}
+}
+
+func exists(t *testing.T, config *rest.Config, namespace, name string) bool {
+	t.Helper()
+	client, err := clientset.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.CoreV1().ConfigMaps(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	return err == nil
 }
 
 func wantError(t *testing.T, err error, code core.Code, parts ...string) {
