@@ -19,98 +19,8 @@ import (
 
 type clock = func() time.Time
 
-// shownStack is a stack on the wire.
-type shownStack struct {
-	ID         string            `json:"id"`
-	Name       string            `json:"name"`
-	Type       string            `json:"type"`
-	Location   string            `json:"location,omitempty"`
-	Tags       map[string]string `json:"tags,omitempty"`
-	SystemData json.RawMessage   `json:"systemData,omitempty"`
-	Properties stackProperties   `json:"properties"`
-}
-
-type stackProperties struct {
-	ProvisioningState string                    `json:"provisioningState"`
-	Description       string                    `json:"description,omitempty"`
-	CorrelationID     string                    `json:"correlationId,omitempty"`
-	DeploymentID      string                    `json:"deploymentId,omitempty"`
-	DeploymentScope   string                    `json:"deploymentScope,omitempty"`
-	Duration          string                    `json:"duration,omitempty"`
-	Unmanage          shownUnmanage             `json:"actionOnUnmanage"`
-	Deny              stack.DenySettings        `json:"denySettings"`
-	TemplateLink      *contentLink              `json:"templateLink,omitempty"`
-	Parameters        map[string]shownParameter `json:"parameters,omitempty"`
-	ParametersLink    *contentLink              `json:"parametersLink,omitempty"`
-	Outputs           map[string]shownValue     `json:"outputs,omitempty"`
-	Resources         []stackResource           `json:"resources"`
-	Detached          []stackResource           `json:"detachedResources"`
-	Deleted           []stackResource           `json:"deletedResources"`
-	Failed            []stackResource           `json:"failedResources"`
-	Validated         []stackResource           `json:"validatedResources,omitempty"`
-	Extensions        []stackExtension          `json:"deploymentExtensions,omitempty"`
-	Error             *core.Error               `json:"error,omitempty"`
-	// Operation is the one to follow, at operationStatuses.
-	Operation string `json:"operation,omitempty"`
-}
-
-type shownUnmanage struct {
-	Resources        stack.Action `json:"resources"`
-	ResourceGroups   stack.Action `json:"resourceGroups"`
-	ManagementGroups stack.Action `json:"managementGroups"`
-}
-
-// stackResource is one resource of a stack: of the control plane by its id alone,
-// of an extension with all that finds it again.
-type stackResource struct {
-	ID          string          `json:"id"`
-	Scope       *deploy.Scope   `json:"scope,omitempty"`
-	Extension   *stackExtension `json:"extension,omitempty"`
-	Type        string          `json:"type,omitempty"`
-	APIVersion  string          `json:"apiVersion,omitempty"`
-	Identifiers json.RawMessage `json:"identifiers,omitempty"`
-	Status      string          `json:"status,omitempty"`
-	DenyStatus  string          `json:"denyStatus,omitempty"`
-	Unverified  bool            `json:"unverified,omitempty"`
-	Note        string          `json:"note,omitempty"`
-	Error       *core.Error     `json:"error,omitempty"`
-}
-
-type stackExtension struct {
-	Name     string         `json:"name"`
-	Version  string         `json:"version,omitempty"`
-	ConfigID string         `json:"configId,omitempty"`
-	Config   map[string]any `json:"config,omitempty"`
-}
-
-func showStackResource(a deploy.Affected) stackResource {
-	out := stackResource{ID: a.ID, Type: a.Type, APIVersion: a.APIVersion, Unverified: a.Unverified, Note: a.Note, Error: a.Error}
-	if a.Scope == nil {
-		return out
-	}
-	out.Scope, out.Identifiers = a.Scope, a.Identifiers
-	out.Extension = extensionOf(a)
-	return out
-}
-
-func extensionOf(a deploy.Affected) *stackExtension {
-	x := &stackExtension{Name: a.Extension, Version: a.Version, Config: a.Config}
-	if a.Identity != nil {
-		x.ConfigID = a.Identity.ConfigID
-	}
-	return x
-}
-
-func showStackResources(list []deploy.Affected) []stackResource {
-	out := make([]stackResource, len(list))
-	for i, a := range list {
-		out[i] = showStackResource(a)
-	}
-	return out
-}
-
 // stackState is the state in the words of stacks.
-func stackState(r core.Resource, record stack.Record) stack.State {
+func stackState(r core.Resource) stack.State {
 	switch r.State {
 	case core.StateAccepted:
 		return stack.StateCreating
@@ -126,40 +36,23 @@ func stackState(r core.Resource, record stack.Record) stack.State {
 	return stack.StateSucceeded
 }
 
-func (s *Service) showStack(ctx context.Context, r core.Resource) (shownStack, error) {
+func (s *Service) showStack(ctx context.Context, r core.Resource) (stack.Wire, error) {
 	f, record, err := readStack(r)
 	if err != nil {
-		return shownStack{}, err
+		return stack.Wire{}, err
 	}
-	out := shownStack{ID: r.ID.String(), Name: r.ID.Name(), Type: stack.Type, Location: r.Location, Tags: r.Tags}
+	out := record.Wire()
+	out.ID, out.Name, out.Location, out.Tags = r.ID.String(), r.ID.Name(), r.Location, r.Tags
 	if out.SystemData, err = json.Marshal(r.SystemData); err != nil {
 		return out, err
 	}
 	p := &out.Properties
-	p.ProvisioningState, p.Description, p.CorrelationID, p.DeploymentScope = string(stackState(r, record)), f.Description, f.Correlation, r.ID.Scope().String()
-	p.DeploymentID, p.Operation = f.Deployment, f.Operation
-	p.Unmanage = shownUnmanage{f.Unmanage, stack.Detach, stack.Detach}
-	p.Deny, p.TemplateLink, p.Parameters, p.ParametersLink = f.Deny, f.TemplateLink, f.Parameters, f.ParametersLink
-	p.Resources, p.Detached, p.Deleted, p.Failed = []stackResource{}, showStackResources(record.Detached), showStackResources(record.Deleted), showStackResources(record.Failed)
-	seen := map[string]bool{}
-	for _, m := range record.Resources {
-		shown := showStackResource(m.Affected)
-		shown.Status, shown.DenyStatus = m.Status, m.DenyStatus
-		p.Resources = append(p.Resources, shown)
-		if m.Scope != nil {
-			x := *extensionOf(m.Affected)
-			raw, err := json.Marshal(x)
-			if err == nil && !seen[string(raw)] {
-				seen[string(raw)] = true
-				p.Extensions = append(p.Extensions, x)
-			}
-		}
-	}
+	s.showAsked(p, r.ID, f)
+	p.ProvisioningState, p.DeploymentID, p.Operation = string(stackState(r)), f.Deployment, f.Operation
 	if !r.State.Terminal() && r.State != "" {
-		p.Duration = isoDuration(s.o.Now().Sub(f.Started))
+		p.Duration, p.Outputs, p.Error = isoDuration(s.o.Now().Sub(f.Started)), nil, nil
 		return out, nil
 	}
-	p.Error = record.Error
 	if record.Run != f.Operation && r.State != core.StateSucceeded { // ended by nobody's hand
 		if op, err := s.o.Store.Operation(ctx, f.Operation); err == nil && op.Error != nil {
 			p.Error = op.Error
@@ -168,13 +61,22 @@ func (s *Service) showStack(ctx context.Context, r core.Resource) (shownStack, e
 	if !record.Ended.IsZero() {
 		p.Duration = isoDuration(record.Ended.Sub(record.Started))
 	}
-	if len(record.Outputs) > 0 {
-		p.Outputs = map[string]shownValue{}
-		for _, o := range record.Outputs {
-			p.Outputs[o.Name] = shownValue{o.Type, o.Value}
-		}
-	}
 	return out, nil
+}
+
+// showAsked fills in what the last request said.
+func (s *Service) showAsked(p *stack.WireProperties, id core.ID, f stackFacts) {
+	p.Description, p.CorrelationID, p.DeploymentScope = f.Description, f.Correlation, id.Scope().String()
+	p.Unmanage, p.Deny = stack.WireUnmanage{Resources: f.Unmanage, ResourceGroups: stack.Detach, ManagementGroups: stack.Detach}, f.Deny
+	if len(f.Parameters) > 0 {
+		p.Parameters = f.Parameters
+	}
+	if f.TemplateLink != nil {
+		p.TemplateLink = f.TemplateLink
+	}
+	if f.ParametersLink != nil {
+		p.ParametersLink = f.ParametersLink
+	}
 }
 
 func (s *Service) answerStack(w http.ResponseWriter, status int, r core.Resource) error {
@@ -218,9 +120,9 @@ func (s *Service) listStacks(w http.ResponseWriter, r *arm.Request) error {
 		return err
 	}
 	list := struct {
-		Value    []shownStack `json:"value"`
+		Value    []stack.Wire `json:"value"`
 		NextLink string       `json:"nextLink,omitempty"`
-	}{Value: []shownStack{}, NextLink: r.NextLink(found.Next)}
+	}{Value: []stack.Wire{}, NextLink: r.NextLink(found.Next)}
 	visible := auth.Viewer(r.Context())
 	for _, stored := range found.Resources {
 		if !visible(stored.ID) {
@@ -302,39 +204,10 @@ func (s *Service) validateStack(w http.ResponseWriter, r *arm.Request, id core.I
 	if err != nil {
 		return invalid(ctx, err)
 	}
-	out := shownStack{ID: id.String(), Name: id.Name(), Type: stack.Type}
-	p := &out.Properties
-	p.ProvisioningState, p.CorrelationID, p.Description, p.DeploymentScope = string(stack.StateSucceeded), a.facts.Correlation, a.facts.Description, id.Scope().String()
-	p.Unmanage, p.Deny, p.Parameters, p.TemplateLink = shownUnmanage{a.facts.Unmanage, stack.Detach, stack.Detach}, a.facts.Deny, a.facts.Parameters, a.facts.TemplateLink
-	p.Resources, p.Detached, p.Deleted, p.Failed = []stackResource{}, []stackResource{}, []stackResource{}, []stackResource{}
-	p.Validated = showStackResources(found.Resources)
+	out := stack.Record{ID: id, State: stack.StateSucceeded}.Wire()
+	s.showAsked(&out.Properties, id, a.facts)
+	out.Properties.Validated = stack.WireResources(found.Resources)
 	return arm.WriteJSON(w, http.StatusOK, out)
-}
-
-// shownStackChange is one change of a stack's what-if on the wire.
-type shownStackChange struct {
-	stackResource
-	ChangeType string                  `json:"changeType"`
-	Certainty  string                  `json:"changeCertainty"`
-	Management string                  `json:"managementStatusChange,omitempty"`
-	Deny       string                  `json:"denyStatusChange,omitempty"`
-	Symbol     string                  `json:"symbolicName,omitempty"`
-	Before     map[string]any          `json:"before,omitempty"`
-	After      map[string]any          `json:"after,omitempty"`
-	Delta      []deploy.PropertyChange `json:"delta,omitempty"`
-	Reason     string                  `json:"unsupportedReason,omitempty"`
-}
-
-// ShowStackChanges are the changes of a stack's what-if as the wire has them.
-func ShowStackChanges(changes []stack.Change) any {
-	list := make([]shownStackChange, len(changes))
-	for i, c := range changes {
-		list[i] = shownStackChange{
-			stackResource: showStackResource(c.Affected), ChangeType: c.Kind, Certainty: c.Certainty, Management: c.Management, Deny: c.Deny,
-			Symbol: c.Symbol, Before: c.Before, After: c.After, Delta: c.Properties, Reason: c.Reason,
-		}
-	}
-	return list
 }
 
 func (s *Service) whatIfStack(w http.ResponseWriter, r *arm.Request, id core.ID) error {
@@ -365,7 +238,8 @@ func (s *Service) whatIfStack(w http.ResponseWriter, r *arm.Request, id core.ID)
 		"status": string(core.StateSucceeded),
 		"properties": map[string]any{
 			"correlationId": a.facts.Correlation, "provisioningState": "succeeded", "deploymentStackResourceId": id.String(),
-			"actionOnUnmanage": shownUnmanage{a.facts.Unmanage, stack.Detach, stack.Detach}, "changes": map[string]any{"resourceChanges": ShowStackChanges(changes)},
+			"actionOnUnmanage": stack.WireUnmanage{Resources: a.facts.Unmanage, ResourceGroups: stack.Detach, ManagementGroups: stack.Detach},
+			"changes":          map[string]any{"resourceChanges": stack.WireChanges(changes)},
 		},
 	})
 }
