@@ -7,11 +7,15 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -246,5 +250,50 @@ func TestRender_C1_C2(t *testing.T) {
 		if v.Secret != nil || v.Projected != nil {
 			t.Errorf("C-1: the operator mounts %s", v.Name)
 		}
+	}
+}
+
+// warned keeps what the API server warns of: an unknown field, a deprecated
+// version, a pod that the namespace's standard would not admit.
+type warned struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (w *warned) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said = append(w.said, text)
+}
+
+// The API server takes all that kustomize makes, fields and pods and all.
+func TestRender_IsTaken(t *testing.T) {
+	w := cluster(t)
+	var warnings warned
+	config := rest.CopyConfig(w.Config)
+	config.WarningHandler = &warnings
+	k := connect(t, config)
+	m, _ := distinct(t, "../../components/settings, ../../components/cloud-provider")
+	taken := 0
+	for _, r := range m.Resources() {
+		raw, err := r.AsYAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(raw, &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		err = k.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("installer"), client.ForceOwnership, client.DryRunAll)
+		if err != nil {
+			t.Errorf("%s %s: %v", r.GetKind(), r.GetName(), err)
+		}
+		taken++
+	}
+	if taken < 20 {
+		t.Errorf("only %d objects", taken)
+	}
+	for _, text := range warnings.said {
+		t.Errorf("the API server warns: %s", text)
 	}
 }
