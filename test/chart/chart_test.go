@@ -256,6 +256,7 @@ func TestSchema(t *testing.T) {
 		"an unknown value deeper":       {`{server: {tls: {secret: x}}}`, "secret"},
 		"a number as text":              {`{workerServer: {maxOperationConcurrency: "8"}}`, "maxOperationConcurrency"},
 		"no operation at a time":        {`{workerServer: {maxOperationConcurrency: 0}}`, "maxOperationConcurrency"},
+		"an extension in clear text":    {`{server: {extensions: [{name: A, url: "http://a.example.com"}]}}`, "url"},
 		"sqlite on two replicas":        {`{server: {replicas: 2}}`, "replicas"},
 		"sqlite and workers apart":      {`{workers: {separate: true}}`, "separate"},
 		"postgres without its Secret":   {`{store: {kind: postgres}, keys: {existingSecret: k}}`, "existingSecret"},

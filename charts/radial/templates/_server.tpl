@@ -17,6 +17,16 @@
 {{- end -}}
 {{- if .Values.server.aggregation.enabled }}{{ $_ := set $config "aggregate" (printf "%s/radial-server:%d" .Release.Namespace (int .Values.server.service.port)) }}{{ end -}}
 {{- if .Values.controller.enabled }}{{ $_ := set $config "controllers" (list (printf "%s=serviceAccount:%s/radial-controller" .Values.cluster .Release.Namespace)) }}{{ end -}}
+{{- with .Values.server.extensions -}}
+{{- $list := list -}}
+{{- range $i, $x := . -}}
+{{- $one := pick $x "name" "version" "url" -}}
+{{- if $x.caConfigMap }}{{ $_ := set $one "caFile" (printf "/etc/radial/extensions/%d-ca/ca.crt" $i) }}{{ end -}}
+{{- if $x.tokenSecret }}{{ $_ := set $one "tokenFile" (printf "/etc/radial/extensions/%d-token/token" $i) }}{{ end -}}
+{{- $list = append $list $one -}}
+{{- end -}}
+{{- $_ := set $config "extensions" $list -}}
+{{- end -}}
 {{- range $k, $v := .Values.server.config }}
 {{- if and (kindIs "map" $v) (hasKey $config $k) }}{{ $_ := set $config $k (merge (deepCopy $v) (get $config $k)) }}{{ else }}{{ $_ := set $config $k $v }}{{ end -}}
 {{- end -}}
@@ -102,6 +112,14 @@ spec:
             {{- if $root.Values.server.tls.existingSecret }}
             - {name: tls, mountPath: /etc/radial/tls, readOnly: true}
             {{- end }}
+            {{- range $i, $x := $root.Values.server.extensions }}
+            {{- if $x.caConfigMap }}
+            - {name: extension-{{ $i }}-ca, mountPath: /etc/radial/extensions/{{ $i }}-ca, readOnly: true}
+            {{- end }}
+            {{- if $x.tokenSecret }}
+            - {name: extension-{{ $i }}-token, mountPath: /etc/radial/extensions/{{ $i }}-token, readOnly: true}
+            {{- end }}
+            {{- end }}
       volumes:
         - name: config
           configMap: {name: radial-server}
@@ -121,5 +139,15 @@ spec:
         {{- with $root.Values.server.tls.existingSecret }}
         - name: tls
           secret: {secretName: {{ . }}, defaultMode: 0440}
+        {{- end }}
+        {{- range $i, $x := $root.Values.server.extensions }}
+        {{- with $x.caConfigMap }}
+        - name: extension-{{ $i }}-ca
+          configMap: {name: {{ . }}}
+        {{- end }}
+        {{- with $x.tokenSecret }}
+        - name: extension-{{ $i }}-token
+          secret: {secretName: {{ . }}, defaultMode: 0440}
+        {{- end }}
         {{- end }}
 {{- end -}}
