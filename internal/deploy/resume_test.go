@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,8 +18,9 @@ type scenario struct {
 	name string
 	text string
 	// before is deployed, by another run, first.
-	before string
-	params map[string]any
+	before   string
+	params   map[string]any
+	parallel int
 }
 
 // made tells all that newGuid(), utcNow() and live state may go into.
@@ -92,11 +94,13 @@ func (s *seat) end(res *Result) string {
 // made is not applied again.
 func TestKilledAnywhere_S45(t *testing.T) {
 	for _, sc := range scenarios {
-		for _, park := range []bool{false, true} {
-			name := sc.name
+		for i := range 4 {
+			park, parallel := i%2 == 1, 1+7*(i/2)
+			name := fmt.Sprintf("%s, %d at a time", sc.name, parallel)
 			if park {
 				name += ", parking"
 			}
+			sc.parallel = parallel
 			t.Run("S-45 "+name, func(t *testing.T) {
 				undisturbed := newSeat(t)
 				res, err := undisturbed.play(sc, park, nil)
@@ -109,7 +113,18 @@ func TestKilledAnywhere_S45(t *testing.T) {
 					for at := 1; ; at++ {
 						s := newSeat(t)
 						calls, killed := 0, false
+						var mu sync.Mutex
+						dead := func(string) error {
+							mu.Lock()
+							defer mu.Unlock()
+							if killed {
+								return errKilled
+							}
+							return nil
+						}
 						kill := func(string) error {
+							mu.Lock()
+							defer mu.Unlock()
 							if killed {
 								return errKilled // the process is gone
 							}
@@ -122,13 +137,7 @@ func TestKilledAnywhere_S45(t *testing.T) {
 						res, err := s.play(sc, park, func() {
 							s.w.before, s.w.after = kill, nil
 							if late {
-								s.w.before = func(string) error {
-									if killed {
-										return errKilled
-									}
-									return nil
-								}
-								s.w.after = kill
+								s.w.before, s.w.after = dead, kill
 							}
 						})
 						if !killed {
@@ -177,7 +186,7 @@ func TestKilledAnywhere_S45(t *testing.T) {
 
 func (s *seat) of(sc scenario, park bool) Request {
 	q := s.request(sc.text)
-	q.Run, q.Park, q.Parallel, q.Parameters = "run-2", park, 1, sc.params
+	q.Run, q.Park, q.Parallel, q.Parameters = "run-2", park, sc.parallel, sc.params
 	return q
 }
 
