@@ -3,6 +3,7 @@ package deploy
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -302,12 +303,17 @@ func (w *whatIf) extension(ctx context.Context, n *node, c *Change) error {
 	if err != nil {
 		return err
 	}
-	if !n.bound { // what it is in does not exist, or is known only later
-		c.Kind, c.After = ChangeCreate, props
-		if p := n.f.places[n.res.Extension].p; p == nil {
+	ref, at := n.ref, n.place
+	if !n.bound {
+		if at = n.f.places[n.res.Extension].p; at == nil {
 			c.Kind, c.Reason = ChangeUnsupported, "where it goes is known only while it is deployed"
+			return nil
 		}
-		return nil
+		if at.target == nil { // what it is in does not exist
+			c.Kind, c.After = ChangeCreate, props
+			return nil
+		}
+		ref = extension.Ref{Type: n.res.Type, APIVersion: n.res.APIVersion, Identifiers: identifiersOf(n.id)}
 	}
 	options, err := n.f.plan.Options(n.res)
 	if err != nil {
@@ -318,7 +324,7 @@ func (w *whatIf) extension(ctx context.Context, n *node, c *Change) error {
 		c.Kind, c.After = ChangeCreate, clean(n.preview)
 		return nil
 	}
-	s, err := n.place.target.Get(ctx, n.ref)
+	s, err := at.target.Get(ctx, ref)
 	switch {
 	case core.IsCode(err, core.CodeNotFound), core.IsCode(err, core.CodeInvalidTemplate): // the latter: its kind is still to come
 		c.Kind, c.After = ChangeCreate, props
@@ -330,12 +336,21 @@ func (w *whatIf) extension(ctx context.Context, n *node, c *Change) error {
 	case options.OnlyIfNotExists:
 		c.Kind, c.Reason = ChangeIgnore, "it exists, and is only made when it does not"
 	case n.preview != nil:
-		c.compare(clean(s.Properties), clean(n.preview))
+		before, after := clean(s.Properties), clean(n.preview)
+		if a := n.about; a != nil {
+			for _, pointer := range slices.Concat(a.ReadOnly, a.Unknown, a.Calculated, a.Unevaluated) {
+				before, after = lacking(before, pointer), lacking(after, pointer)
+			}
+		}
+		c.compare(before, after)
 	default:
 		c.overlay(clean(s.Properties), clean(props), unknown)
+		if n.unsupported != nil && c.Kind == ChangeNone {
+			c.Kind, c.Reason = ChangeDeploy, "the extension cannot say what it would do: "+n.unsupported.Error()
+		}
 	}
 	if c.Identity == nil && s.Ref.UID != "" {
-		c.Identity = &Identity{ConfigID: n.place.configID, UID: s.Ref.UID}
+		c.Identity = &Identity{ConfigID: at.configID, UID: s.Ref.UID}
 	}
 	return nil
 }
@@ -504,6 +519,25 @@ func clean(object map[string]any) map[string]any {
 		kept[k] = v
 	}
 	out["metadata"] = kept
+	return out
+}
+
+// lacking is an object without the value at a JSON pointer.
+func lacking(object map[string]any, pointer string) map[string]any {
+	name, rest, deeper := strings.Cut(strings.TrimPrefix(pointer, "/"), "/")
+	name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+	v, ok := object[name]
+	if !ok {
+		return object
+	}
+	out := maps.Clone(object)
+	inner, isObject := v.(map[string]any)
+	switch {
+	case !deeper:
+		delete(out, name)
+	case isObject:
+		out[name] = lacking(inner, "/"+rest)
+	}
 	return out
 }
 

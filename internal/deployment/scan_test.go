@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/radial-project/radial/internal/recipe"
 )
 
@@ -59,4 +61,13 @@ func blocking(began chan<- struct{}, release <-chan struct{}) func(ctx context.C
 			return recipe.Result{}, context.Cause(ctx)
 		}
 	}
+}
+
+func hasConfigMap(list []corev1.ConfigMap, name string) bool {
+	for _, m := range list {
+		if m.Name == name {
+			return true
+		}
+	}
+	return false
 }
