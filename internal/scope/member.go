@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -78,7 +79,8 @@ func (r *Resolver) member(ctx context.Context, name string) (*connection, error)
 // be nil; it adds to a configuration what the process has for all (a user agent,
 // traces). Path "" is the cluster that the pod runs in.
 func File(name, path string, o kubernetes.Options, tune func(*rest.Config)) Member {
-	var read stamp // of Connect; calls of both are one at a time
+	var mu sync.Mutex
+	var read stamp // by the last Connect
 	return Member{
 		Connect: func(context.Context) (*kubernetes.Cluster, error) {
 			now := stampOf(path)
@@ -94,11 +96,17 @@ func File(name, path string, o kubernetes.Options, tune func(*rest.Config)) Memb
 			}
 			c, err := kubernetes.New(name, config, o)
 			if err == nil {
+				mu.Lock()
 				read = now
+				mu.Unlock()
 			}
 			return c, err
 		},
-		Changed: func() bool { return stampOf(path) != read },
+		Changed: func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return stampOf(path) != read
+		},
 	}
 }
 

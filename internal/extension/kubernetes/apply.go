@@ -25,10 +25,10 @@ func (t *Target) Apply(ctx context.Context, r extension.Resource) (extension.Sta
 	if err != nil {
 		return extension.State{}, err
 	}
-	t.c.expect(a.object)
+	t.c.expect(ctx, a.object)
 	state, err := t.write(ctx, a, r)
 	if err != nil {
-		t.c.doNotExpect(a.object)
+		t.c.doNotExpect(ctx, a.object)
 	}
 	return state, err
 }
@@ -177,13 +177,19 @@ func (t *Target) apply(ctx context.Context, a addressed, o *unstructured.Unstruc
 		}
 		ns := a.object.GetNamespace()
 		waits := missingNamespace(err) != "" || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
-		if !waits || !a.kind.namespaced || !t.c.expectsNamespace(ns) {
+		var comes *coming
+		if waits && a.kind.namespaced {
+			comes = t.c.expectsNamespace(ctx, ns)
+		}
+		if comes == nil {
 			if isNotFound(err) {
 				t.c.forget(a.gvk.GroupVersion())
 			}
 			return nil, false, err
 		}
-		if err := t.awaitNamespace(ctx, ns); err != nil {
+		if ok, fault := t.awaitNamespace(ctx, ns, comes); fault != nil {
+			return nil, false, fault
+		} else if !ok {
 			return nil, false, err
 		}
 	}

@@ -47,9 +47,8 @@ type Cluster struct {
 	rest    rest.Interface
 	o       Options
 
-	mu       sync.Mutex
-	kinds    map[schema.GroupVersion]map[string]kind // discovery, by kind's name
-	expected expected
+	mu    sync.Mutex
+	kinds map[schema.GroupVersion]map[string]kind // discovery, by kind's name
 	// asking has one place: who holds it asks for what all share (discovery,
 	// identity), so that many resources at once ask once.
 	asking chan struct{}

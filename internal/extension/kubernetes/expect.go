@@ -2,8 +2,10 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,73 +15,90 @@ import (
 	"github.com/radial-project/radial/internal/extension"
 )
 
-const (
-	// servedTimeout bounds the wait between a definition's Established condition
-	// and its kind in discovery.
-	servedTimeout = 30 * time.Second
-	// expectedFor bounds how long it counts that somebody was about to make a
-	// definition or a namespace.
-	expectedFor = 30 * time.Minute
-)
+// servedTimeout bounds the wait between a definition's Established condition
+// and its kind in discovery.
+const servedTimeout = 30 * time.Second
 
-// expected is what resources of the same run are about to make and what others
-// of it need: a template lists a namespace, a definition and objects of both,
-// and seldom says that the one needs the other.
+// expected is what resources of a run are about to make and what others of it
+// need: a template lists a namespace, a definition and objects of both, and
+// seldom says that the one needs the other. It belongs to the run's session:
+// what another run was about to make is no reason to wait.
 type expected struct {
-	namespaces map[string]time.Time
+	mu         sync.Mutex
+	namespaces map[string]*coming
 	kinds      map[schema.GroupKind]expectedKind
 }
+
+// coming is closed when it does not come after all.
+type coming struct{ off chan struct{} }
 
 type expectedKind struct {
 	name       string // as the definition spells it
 	namespaced bool
-	until      time.Time
+}
+
+type expectedIn struct{ cluster string }
+
+// expectations are those of the session of ctx, for this cluster; outside of one
+// they are forgotten at once.
+func (c *Cluster) expectations(ctx context.Context) *expected {
+	e, err := extension.Once(ctx, expectedIn{c.name}, func() (*expected, error) {
+		return &expected{namespaces: map[string]*coming{}, kinds: map[schema.GroupKind]expectedKind{}}, nil
+	})
+	if err != nil { // ctx has ended
+		return &expected{}
+	}
+	return e
 }
 
 // expect notes what o will bring once it is made.
-func (c *Cluster) expect(o *unstructured.Unstructured) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	until := time.Now().Add(expectedFor)
+func (c *Cluster) expect(ctx context.Context, o *unstructured.Unstructured) {
+	gk, k, isKind := defines(o)
+	if !isKind && !isNamespace(o.GroupVersionKind()) {
+		return
+	}
+	e := c.expectations(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	switch {
-	case isNamespace(o.GroupVersionKind()):
-		if c.expected.namespaces == nil {
-			c.expected.namespaces = map[string]time.Time{}
-		}
-		c.expected.namespaces[o.GetName()] = until
-	case isDefinition(o.GroupVersionKind()):
-		if gk, k, ok := defines(o); ok {
-			if c.expected.kinds == nil {
-				c.expected.kinds = map[schema.GroupKind]expectedKind{}
-			}
-			k.until = until
-			c.expected.kinds[gk] = k
-		}
+	case e.kinds == nil:
+	case isKind:
+		e.kinds[gk] = k
+	case e.namespaces[o.GetName()] == nil:
+		e.namespaces[o.GetName()] = &coming{make(chan struct{})}
 	}
 }
 
 // doNotExpect takes it back: it was not made, and waiting for it is in vain.
-func (c *Cluster) doNotExpect(o *unstructured.Unstructured) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if isNamespace(o.GroupVersionKind()) {
-		delete(c.expected.namespaces, o.GetName())
-	} else if gk, _, ok := defines(o); ok {
-		delete(c.expected.kinds, gk)
+func (c *Cluster) doNotExpect(ctx context.Context, o *unstructured.Unstructured) {
+	gk, _, isKind := defines(o)
+	if !isKind && !isNamespace(o.GroupVersionKind()) {
+		return
+	}
+	e := c.expectations(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if isKind {
+		delete(e.kinds, gk)
+	} else if n := e.namespaces[o.GetName()]; n != nil {
+		delete(e.namespaces, o.GetName())
+		close(n.off)
 	}
 }
 
-func (c *Cluster) expectsNamespace(name string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Now().Before(c.expected.namespaces[name])
+func (c *Cluster) expectsNamespace(ctx context.Context, name string) *coming {
+	e := c.expectations(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.namespaces[name]
 }
 
-func (c *Cluster) expectsKind(gvk schema.GroupVersionKind) (expectedKind, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k := c.expected.kinds[expectedKey(gvk.Group, gvk.Kind)]
-	return k, time.Now().Before(k.until)
+func (c *Cluster) expectsKind(ctx context.Context, gvk schema.GroupVersionKind) (expectedKind, bool) {
+	e := c.expectations(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	k, ok := e.kinds[expectedKey(gvk.Group, gvk.Kind)]
+	return k, ok
 }
 
 func expectedKey(group, name string) schema.GroupKind {
@@ -109,7 +128,7 @@ func (c *Cluster) await(ctx context.Context, gvk schema.GroupVersionKind) (schem
 		if err == nil || !isNotServed(err) {
 			return found, k, err
 		}
-		if _, ok := c.expectsKind(gvk); !ok {
+		if _, ok := c.expectsKind(ctx, gvk); !ok {
 			return gvk, kind{}, err
 		}
 		if time.Now().After(deadline) {
@@ -122,22 +141,37 @@ func (c *Cluster) await(ctx context.Context, gvk schema.GroupVersionKind) (schem
 	}
 }
 
+// errNotComing is the cause of the end of a wait for what was not made.
+var errNotComing = errors.New("it was not made")
+
 // awaitNamespace waits until a namespace that the same run makes is there and
-// can be used.
-func (t *Target) awaitNamespace(ctx context.Context, name string) error {
+// can be used; comes is false when that run could not make it.
+func (t *Target) awaitNamespace(ctx context.Context, name string, c *coming) (comes bool, err error) {
 	gvk := schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetName(name)
 	ctx, cancel := context.WithTimeoutCause(ctx, t.c.o.ReadyTimeout, errNotReadyInTime)
 	defer cancel()
+	ctx, off := context.WithCancelCause(ctx)
+	defer off(nil)
+	go func() {
+		select {
+		case <-c.off:
+			off(errNotComing)
+		case <-ctx.Done():
+		}
+	}()
 	a := addressed{gvk: gvk, kind: kind{resource: "namespaces"}, client: t.c.dynamic.Resource(namespaces), object: o, what: describe(gvk, "", name)}
-	err := t.follow(ctx, a, nil, func(seen *unstructured.Unstructured) (bool, error) {
+	err = t.follow(ctx, a, nil, func(seen *unstructured.Unstructured) (bool, error) {
 		return seen != nil && seen.GetDeletionTimestamp() == nil, nil
 	})
-	if err != nil && context.Cause(ctx) == errNotReadyInTime {
-		return core.Errorf(extension.CodeNotReady, "cluster %q has no namespace %q yet, after %s, though it was deployed in the same run", t.c.name, name, t.c.o.ReadyTimeout)
+	switch {
+	case err != nil && context.Cause(ctx) == errNotComing:
+		return false, nil
+	case err != nil && context.Cause(ctx) == errNotReadyInTime:
+		return false, core.Errorf(extension.CodeNotReady, "cluster %q has no namespace %q yet, after %s, though it was deployed in the same run", t.c.name, name, t.c.o.ReadyTimeout)
 	}
-	return err
+	return err == nil, err
 }
 
 // served waits until the kinds of a definition that has just become ready are

@@ -409,7 +409,7 @@ func TestWhatTheSameRunBrings_S48(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := c.Target(b.namespace)
+	target, run := c.Target(b.namespace), extension.WithSession(t.Context())
 	ns, group := b.namespace+"-new", b.namespace+".run.example.com"
 	object := func(typ, version string, properties string) extension.Resource {
 		r := extension.Resource{Type: typ, APIVersion: version, Owner: ownerA, Properties: map[string]any{}}
@@ -430,19 +430,19 @@ func TestWhatTheSameRunBrings_S48(t *testing.T) {
 			"names":{"kind":"Thing","plural":"things","singular":"thing","listKind":"ThingList"},
 			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`),
 	}
-	_, err = target.Preview(t.Context(), all[0])
+	_, err = target.Preview(run, all[0])
 	wantError(t, err, core.CodeInvalidTemplate, "serves no kind gadget", "deploy the definition in the same template")
 	if !isNotServed(err) {
 		t.Error("it cannot be told from another fault of the template")
 	}
 	for _, r := range all[2:] {
-		if _, err := target.Preview(t.Context(), r); err != nil {
+		if _, err := target.Preview(run, r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	planned := map[int]string{}
 	for i, r := range all[:2] {
-		s, err := target.Preview(t.Context(), r)
+		s, err := target.Preview(run, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -456,7 +456,7 @@ func TestWhatTheSameRunBrings_S48(t *testing.T) {
 			if i > 1 { // the definitions and the namespace are the last to begin
 				time.Sleep(time.Duration(i) * 50 * time.Millisecond)
 			}
-			made[i], errs[i] = target.Apply(t.Context(), r)
+			made[i], errs[i] = target.Apply(run, r)
 		})
 	}
 	wg.Wait()
@@ -472,18 +472,41 @@ func TestWhatTheSameRunBrings_S48(t *testing.T) {
 	}
 	// A definition that fails does not let its objects wait.
 	bad := object("apiextensions.k8s.io/CustomResourceDefinition", "v1", `{"metadata":{"name":"wrong"},"spec":{"group":"bad.`+group+`","scope":"Namespaced","names":{"kind":"Bad","plural":"bads"},"versions":[]}}`)
-	if _, err := target.Preview(t.Context(), bad); err == nil {
+	if _, err := target.Preview(run, bad); err == nil {
 		t.Error("a definition that is wrong was taken")
 	}
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := target.Apply(t.Context(), object("bad."+group+"/Bad", "v1", `{"metadata":{"name":"b"}}`))
+		_, err := target.Apply(run, object("bad."+group+"/Bad", "v1", `{"metadata":{"name":"b"}}`))
 		waiting <- err
 	}()
-	if _, err := target.Apply(t.Context(), bad); err == nil {
+	if _, err := target.Apply(run, bad); err == nil {
 		t.Error("a definition that is wrong was made")
 	}
 	wantError(t, <-waiting, core.CodeInvalidTemplate, "serves no kind Bad")
+
+	// Nor does a namespace; and what another run was about to make is no reason
+	// to wait.
+	lost := object("core/ConfigMap", "v1", `{"metadata":{"name":"c","namespace":"`+ns+`-bad"}}`)
+	badNS := object("core/Namespace", "v1", `{"metadata":{"name":"`+ns+`-bad","labels":{"x":"not a label!"}}}`)
+	named := badNS
+	named.Unevaluated = []string{"/metadata/labels"}
+	if _, err := target.Preview(run, named); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, err := target.Apply(run, lost)
+		waiting <- err
+	}()
+	if _, err := target.Apply(run, badNS); err == nil {
+		t.Error("a namespace that is wrong was made")
+	}
+	wantError(t, <-waiting, core.CodeNotFound, "has no namespace")
+	if _, err := target.Preview(run, named); err != nil {
+		t.Fatal(err)
+	}
+	_, err = target.Apply(extension.WithSession(t.Context()), lost)
+	wantError(t, err, core.CodeNotFound, "has no namespace")
 }
 
 func TestReadyTimeoutOfOneObject(t *testing.T) {

@@ -98,7 +98,7 @@ func (t *Target) planned(ctx context.Context, gvk schema.GroupVersionKind) (sche
 	if err == nil || !isNotServed(err) {
 		return found, k, err
 	}
-	if e, ok := t.c.expectsKind(gvk); ok {
+	if e, ok := t.c.expectsKind(ctx, gvk); ok {
 		gvk.Kind = e.name
 		return gvk, kind{namespaced: e.namespaced}, nil
 	}
@@ -141,7 +141,7 @@ func (t *Target) Preview(ctx context.Context, r extension.Resource) (extension.S
 	if err != nil {
 		return extension.State{}, err
 	}
-	t.c.expect(a.object)
+	t.c.expect(ctx, a.object)
 	named := extension.State{Ref: t.c.ref(a.object, r.Owner), Properties: a.object.Object}
 	if len(r.Unevaluated) > 0 || a.kind.resource == "" { // or of a kind that is still to come
 		return named, nil
