@@ -124,7 +124,7 @@ RADIAL_CONTEXT or RADIAL_DIR, else to the current context (see radial login), el
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%w (%s --help lists the flags)", err, c.CommandPath())
 	})
-	root.AddCommand(s.devCommand(), s.initCommand(), s.deployCommand(), s.environmentCommand(), s.groupCommand(), s.applicationCommand(),
+	root.AddCommand(s.devCommand(), s.initCommand(), s.deployCommand(), s.stackCommand(), s.environmentCommand(), s.groupCommand(), s.applicationCommand(),
 		s.resourceCommand(), s.resourceTypeCommand(), s.recipeCommand(), s.resourceProviderCommand(), s.recipePackCommand(), s.operationCommand(),
 		s.waitCommand(), s.roleCommand(), s.keysetCommand(), s.auditCommand(), s.serverCommand(), s.versionCommand())
 	root.AddCommand(login.Commands(s.Getenv)...)

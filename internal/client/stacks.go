@@ -32,3 +32,8 @@ func (c *Client) RemoveStack(ctx context.Context, id core.ID, action string, bod
 	token, err := c.token(a.Response)
 	return &Answer{Token: token}, err
 }
+
+// Collect reads all pages of a list of items of any shape.
+func Collect[T any](ctx context.Context, c *Client, path, apiVersion string) ([]T, error) {
+	return collect[T](ctx, c, path, version(apiVersion), 0)
+}
