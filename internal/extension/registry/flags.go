@@ -18,8 +18,13 @@ type Flags struct {
 
 // Add declares the flags.
 func (f *Flags) Add(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.named, "extension", nil, "an extension that templates may import: `NAME[@VERSION]=URL` of one that serves HTTP, or NAME[@VERSION]=PATH of an executable; may stand more than once")
+	f.AddOne(flags)
 	flags.Var(config.JSON[[]Registration]{Value: &f.list}, "extensions", "further `extensions` as a list: name, version, and url, caFile, tokenFile or path, args, env")
+}
+
+// AddOne declares --extension only: for commands, which have no file.
+func (f *Flags) AddOne(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&f.named, "extension", nil, "an extension that templates may import: `NAME[@VERSION]=URL` of one that serves HTTP, or NAME[@VERSION]=PATH of an executable; may stand more than once")
 }
 
 // Registrations are what the flags say.

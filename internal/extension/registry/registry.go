@@ -160,6 +160,13 @@ func New(registrations []Registration, o Options) (*Registry, error) {
 	return x, nil
 }
 
+// Over is the registry over another base; both share the processes.
+func (x *Registry) Over(base extension.Resolver) *Registry {
+	o := x.o
+	o.Base = base
+	return &Registry{o: o, entries: x.entries}
+}
+
 // Close ends the processes of extensions, and waits for that.
 func (x *Registry) Close() {
 	for _, e := range x.entries {

@@ -17,6 +17,7 @@ import (
 	"github.com/radial-project/radial/internal/deploy"
 	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/extension/kubernetes"
+	"github.com/radial-project/radial/internal/extension/registry"
 	"github.com/radial-project/radial/internal/scope"
 	"github.com/radial-project/radial/internal/scope/azure"
 	"github.com/radial-project/radial/internal/stack"
@@ -34,6 +35,9 @@ type Options struct {
 	Link func(ctx context.Context, l template.Link) ([]byte, error)
 	// Resolver replaces the scopes that are known here.
 	Resolver extension.Resolver
+	// Extensions are those besides Kubernetes that templates may import; nil for
+	// none.
+	Extensions *registry.Registry
 }
 
 // Stacks are those of one place of records.
@@ -53,6 +57,9 @@ func New(o Options) *Stacks {
 		// As whoever is signed in on this machine, when a template asks for it.
 		r.Type(template.ScopeAzure, azure.New(azure.Options{}))
 		o.Resolver = r
+	}
+	if o.Extensions != nil {
+		o.Resolver = o.Extensions.Over(o.Resolver)
 	}
 	return &Stacks{
 		records: o.Records,
