@@ -182,6 +182,7 @@ func (c *Controller) request(ctx context.Context, job *operation.Job, tv *manife
 		Progress: func(message string) { job.Say(conceal.Text(ctx, message)) },
 	}
 	var err error
+	req.Started = job.Operation.Created
 	if req.Resources, req.Attempt, req.Seed, err = c.resources(job); err != nil {
 		return req, err
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
@@ -56,6 +57,7 @@ type Request struct {
 	Resources extension.ResourceAPI
 	Attempt   string
 	Seed      []byte
+	Started   time.Time
 }
 
 func (r *Request) progress(message string) {
@@ -99,7 +101,7 @@ func (e *Engine) Execute(ctx context.Context, r Request) (Result, error) {
 		Previous:   r.Previous,
 		Record:     r.Record,
 		Progress:   r.progress,
-		Resources:  r.Resources, Attempt: r.Attempt, Seed: r.Seed,
+		Resources:  r.Resources, Attempt: r.Attempt, Seed: r.Seed, Started: r.Started,
 	})
 	if res.Definition.Path != "" {
 		ran.Definition = res.Definition

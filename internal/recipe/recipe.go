@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
@@ -99,6 +100,8 @@ type Run struct {
 	Resources extension.ResourceAPI
 	Attempt   string
 	Seed      []byte
+	// Started is the time of the run, the same for all its attempts; zero is now.
+	Started time.Time
 }
 
 // ErrWaiting is what a run answers that waits for operations of the control plane,

@@ -89,10 +89,13 @@ func (d *Driver) Execute(ctx context.Context, run recipe.Run) (recipe.Result, er
 	if err != nil {
 		return recipe.Result{}, within(err, core.CodeRecipeInvalid, def)
 	}
+	if run.Started.IsZero() {
+		run.Started = d.o.Now()
+	}
 	deployed, err := d.engine.Deploy(ctx, deploy.Request{
 		// The same for every run of a resource, so that names made of it stay.
 		Name: "recipe-" + run.Owner.Name(), Parsed: t, Parameters: params, Scope: run.Owner.Scope(), Base: run.Scope,
-		Owner: run.Owner, Kind: def.Kind, Preview: true, Started: d.o.Now(),
+		Owner: run.Owner, Kind: def.Kind, Preview: true, Started: run.Started,
 		Resources: run.Resources, Run: run.Attempt, Seed: run.Seed, Park: run.Resources != nil,
 		Previous: run.Previous, Record: deploy.Record(run.Record), Progress: func(e deploy.Event) {
 			if e.Text != "" {
