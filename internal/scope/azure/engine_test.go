@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/radial-project/radial/internal/clustertest"
@@ -37,8 +38,11 @@ func TestModules_S9_S23(t *testing.T) {
 	clusters := []*armtest.Cluster{b.arm.AddFront(t, armtest.ClusterID("one"), clustertest.Start(t).Config), b.arm.AddFront(t, armtest.ClusterID("two"), second.Config)}
 	namespace := second.Namespace(t, "modules") // the same name in both
 	var kept bytes.Buffer                       // everything that is kept or said
+	var mu sync.Mutex
 	keep := func(v any) {
 		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
 		if err := json.NewEncoder(&kept).Encode(v); err != nil {
 			t.Fatal(err)
 		}
