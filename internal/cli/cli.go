@@ -60,6 +60,11 @@ func Run(ctx context.Context, around Surroundings) int {
 	root.SetOut(around.Out)
 	root.SetErr(around.Err)
 	defer func() { s.cancel() }()
+	defer func() {
+		for _, end := range s.ends {
+			end()
+		}
+	}()
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
@@ -79,6 +84,7 @@ type session struct {
 	environment string
 	timeout     time.Duration
 	cancel      context.CancelFunc // of --timeout
+	ends        []func()           // are called at the run's end
 
 	// waitingFor is said when the run ends before it.
 	waitingFor pending

@@ -94,7 +94,7 @@ func (f *stackFlags) unmanageFlag(c *cobra.Command, value string) {
 }
 
 func (f *stackFlags) credentialsFlag(c *cobra.Command) {
-	c.Flags().StringSliceVar(&f.credentials, "credentials-env", nil, "`variable` of the environment with the kubeConfig of a cluster (UserOwned) that the template does not name any more; as FINGERPRINT=VARIABLE where there are several")
+	c.Flags().StringSliceVar(&f.credentials, "credentials-env", nil, "`variable` of the environment with the kubeConfig of a cluster (UserOwned) that the template does not name any more; as FINGERPRINT=VARIABLE where there are several; as EXTENSION.ENTRY=VARIABLE with a secret entry of an extension's configuration")
 }
 
 // readCredentials reads what reaches clusters from the environment: on a command line it could be seen.
@@ -108,6 +108,16 @@ func (s *session) readCredentials(f stackFlags) (map[string]extension.Secrets, e
 		text := s.Getenv(variable)
 		if text == "" {
 			return nil, usagef("--credentials-env: the environment variable %s is not set", variable)
+		}
+		// No fingerprint has a dot: this is a secret entry of an extension's
+		// configuration.
+		if i := strings.LastIndexByte(fingerprint, '.'); i > 0 {
+			name, entry := fingerprint[:i], fingerprint[i+1:]
+			if out[name] == nil {
+				out[name] = extension.Secrets{}
+			}
+			out[name][entry] = text
+			continue
 		}
 		out[fingerprint] = extension.Secrets{"kubeConfig": text}
 	}

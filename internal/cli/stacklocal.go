@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/deploy"
 	"github.com/radial-project/radial/internal/deployment"
+	"github.com/radial-project/radial/internal/extension/registry"
 	"github.com/radial-project/radial/internal/stack"
 	"github.com/radial-project/radial/internal/stack/clusterrecords"
 	"github.com/radial-project/radial/internal/stack/filerecords"
@@ -26,11 +28,14 @@ type localFlags struct {
 	local   bool
 	cluster kubernetesFlags
 	record  string
+	// extensions are those besides Kubernetes that templates may import.
+	extensions registry.Flags
 }
 
 func (f *localFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&f.local, "local", false, "without a control plane: run in this process, against the cluster of a kubeconfig")
 	f.cluster.add(c)
+	f.extensions.AddOne(c.Flags())
 	c.Flags().StringVar(&f.record, "record", "", "with --local, where records of stacks lie: file:PATH, or the `namespace` of the cluster ("+clusterrecords.DefaultNamespace+")")
 }
 
@@ -40,6 +45,9 @@ func (f *localFlags) unused() error {
 		if v != "" {
 			return usagef("--%s is for --local: a control plane knows its clusters itself", name)
 		}
+	}
+	if list, err := f.extensions.Registrations(); err != nil || len(list) > 0 {
+		return usagef("--extension is for --local: a control plane has its own (radial-server --extension)")
 	}
 	return nil
 }
@@ -72,8 +80,13 @@ func (f *localFlags) open(s *session) (stackPlace, error) {
 		}
 		records = clusterrecords.New(clusterrecords.Options{Client: client, Namespace: f.record})
 	}
+	known, err := f.extensions.Open(registry.Options{Log: slog.New(slog.NewTextHandler(s.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	s.ends = append(s.ends, known.Close)
 	return localStacks{s, local.New(local.Options{
-		Config: cfg, Namespace: namespace, Records: records, Link: deployment.Links(deployment.LinkOptions{Developer: true}),
+		Config: cfg, Namespace: namespace, Records: records, Extensions: known, Link: deployment.Links(deployment.LinkOptions{Developer: true}),
 	})}, nil
 }
 
