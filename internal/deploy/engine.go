@@ -38,7 +38,11 @@ type EngineOptions struct {
 
 // Engine runs deployments. It keeps nothing between calls and is safe for
 // concurrent use.
-type Engine struct{ o EngineOptions }
+type Engine struct {
+	o EngineOptions
+	// keep bounds the live states that one run holds, in bytes.
+	keep int
+}
 
 // New makes an engine.
 func New(o EngineOptions) *Engine {
@@ -51,7 +55,7 @@ func New(o EngineOptions) *Engine {
 	if o.Pause == nil {
 		o.Pause = pause
 	}
-	return &Engine{o}
+	return &Engine{o, keptBytes}
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -69,7 +73,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // control plane is left to wait for ([Request].Park). Result is not nil with an
 // error too, once the template has been planned: what was made so far.
 func (e *Engine) Deploy(ctx context.Context, q Request) (*Result, error) {
-	ctx = extension.WithSession(ctx)
+	ctx = begin(ctx)
 	p, err := e.plan(ctx, q, false)
 	if err != nil {
 		return nil, err
@@ -96,6 +100,15 @@ func (e *Engine) Deploy(ctx context.Context, q Request) (*Result, error) {
 		return res, lost
 	}
 	return res, err
+}
+
+// begin makes the context of a run: scopes are resolved once in it, and what is
+// said of it is searched for the secrets that it handles.
+func begin(ctx context.Context) context.Context {
+	if conceal.From(ctx) == nil {
+		ctx, _ = conceal.With(ctx)
+	}
+	return extension.WithSession(ctx)
 }
 
 // forget drops from the journal of a deployment that owns nothing what it does

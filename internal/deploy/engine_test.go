@@ -402,3 +402,38 @@ func TestTooManyResources(t *testing.T) {
 	s.base.Run = "run-2"
 	s.refused(doc(`"resources":{`+module("a", `{}`, loop("a", 400), "")+`,`+module("b", `{}`, loop("b", 399), `"dependsOn":["a"]`)+`}`), "more than 800 resources")
 }
+
+// TestSecretsInErrors: what a target quotes of a secret is in no error, event or
+// journal.
+func TestSecretsInErrors_S43(t *testing.T) {
+	s := newSeat(t)
+	s.w.before = func(call string) error {
+		if strings.HasPrefix(call, "apply") {
+			return core.Errorf(core.CodeInvalidTemplate, "data.pw: Invalid value: hunter2-is-secret: it is too short")
+		}
+		return nil
+	}
+	q := s.request(doc(`"parameters":{"pw":{"type":"securestring"}},"resources":{` + module("m", `{"pw":{"value":"[parameters('pw')]"}}`,
+		doc(`"parameters":{"pw":{"type":"securestring"}},"resources":{`+cm("a", `{"pw":"[parameters('pw')]"}`, "")+`}`), "") + `}`))
+	q.Parameters = map[string]any{"pw": "hunter2-is-secret"}
+	res, err := s.e.Deploy(t.Context(), q)
+	if err == nil || !strings.Contains(err.Error(), "it is too short") {
+		t.Fatalf("got %v", err)
+	}
+	for name, kept := range map[string]any{"error": core.AsError(err), "events": s.events, "journal": s.j.previous(), "result": res} {
+		if strings.Contains(string(mustJSON(kept)), "hunter2") {
+			t.Errorf("the secret is in the %s", name)
+		}
+	}
+}
+
+// TestMemoryIsBounded: live states beyond what a run may hold are read again when
+// something asks for them.
+func TestMemoryIsBounded(t *testing.T) {
+	s := newSeat(t)
+	s.e.keep = 0
+	res := s.must(doc(`"resources":{` + cm("a", `{"v":"1"}`, "") + `,` + cm("b", `{"v":"[reference('a').data.v]"}`, "") + `},"outputs":{"v":{"type":"string","value":"[reference('b').data.v]"}}`))
+	if res.Outputs[0].Value != "1" || len(s.w.calls("get")) != 2 {
+		t.Errorf("outputs %v, calls %v", res.Outputs, s.w.log)
+	}
+}

@@ -22,7 +22,7 @@ type node struct {
 	at    int
 	needs []int // nodes of the frame
 
-	binding sync.Mutex
+	binding, reading sync.Mutex
 	// place, id and ref say what an extension's resource is, once that is known.
 	bound bool
 	place *place
@@ -92,6 +92,9 @@ func (n *node) do(ctx context.Context) (err error) {
 	}
 	if err = work(ctx); err == errWaiting {
 		return err
+	}
+	if err != errBelow {
+		err = conceal.From(ctx).Error(err) // a target may quote what it was given
 	}
 	end := n.event("Create", "Succeeded", "")
 	end.Duration = r.e.o.Now().Sub(begun)
@@ -180,7 +183,7 @@ func (n *node) makeResource(ctx context.Context) error {
 		r.mu.Lock()
 		n.row.handle.Done, n.row.handle.Error = err == nil, nil
 		if err != nil {
-			n.row.handle.Error = core.AsError(err)
+			n.row.handle.Error = core.AsError(conceal.From(ctx).Error(err))
 		}
 		r.mu.Unlock()
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/radial-project/radial/internal/conceal"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/template"
@@ -132,6 +133,7 @@ func (m *removal) run(ctx context.Context, made map[string]string) error {
 	if errors.Is(err, errWaiting) {
 		return err
 	}
+	err = conceal.From(ctx).Error(err)
 	e.State, e.Text, e.Duration = "Succeeded", m.out.Note, r.e.o.Now().Sub(begun)
 	if err != nil {
 		e.State, e.Error = "Failed", core.AsError(err)
@@ -294,7 +296,7 @@ type DeleteRequest struct {
 // says that operations of the control plane are left to wait for: it is called
 // again when they have ended.
 func (e *Engine) Delete(ctx context.Context, q DeleteRequest) (waiting bool, err error) {
-	ctx = extension.WithSession(ctx)
+	ctx = begin(ctx)
 	runCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r := e.newRun(Request{Park: q.Park, Parallel: q.Parallel, Resources: q.Resources, Secrets: q.Secrets})

@@ -197,6 +197,9 @@ func (f *frame) run(ctx context.Context) error {
 	case waiting:
 		return errWaiting // what failed is on record, and said with the end
 	case failed:
+		for _, i := range notRun {
+			f.r.tell(f.nodes[i].event("Create", "NotRun", "not made, since what it needs failed"))
+		}
 		return errBelow
 	}
 	return f.finish(ctx)

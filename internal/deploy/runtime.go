@@ -178,11 +178,29 @@ func noResources(what string) error {
 
 // read fetches the live state of a resource that was made or exists.
 func (n *node) read(ctx context.Context) error {
+	n.reading.Lock() // who asks meanwhile gets the same answer
+	defer n.reading.Unlock()
+	r := n.f.r
+	r.mu.Lock()
+	known := n.state != nil || n.absent != nil
+	r.mu.Unlock()
+	if known {
+		return nil
+	}
+	begun := r.e.o.Now()
 	state, err := n.live(ctx)
+	if n.res.Existing && ctx.Err() == nil {
+		e := n.event("Read", "Succeeded", "")
+		e.Duration = r.e.o.Now().Sub(begun)
+		if err != nil {
+			e.State, e.Error = "Failed", core.AsError(conceal.From(ctx).Error(err))
+		}
+		r.tell(e)
+	}
 	if n.res.Existing && core.IsCode(err, core.CodeNotFound) {
-		n.f.r.mu.Lock()
+		r.mu.Lock()
 		n.absent = err // an error only for who reads it
-		n.f.r.mu.Unlock()
+		r.mu.Unlock()
 		return nil
 	}
 	if err != nil {
@@ -229,7 +247,7 @@ func (n *node) keep(state map[string]any, must bool) {
 	r := n.f.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if must || r.kept+size <= keptBytes {
+	if must || r.kept+size <= r.e.keep {
 		n.state = state
 		r.kept += size
 	}

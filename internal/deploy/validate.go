@@ -43,7 +43,7 @@ func (e *Engine) Validate(ctx context.Context, q Request) (*Validation, error) {
 // place and ref where they are known, preview where a target answered, err where
 // one refused.
 func (e *Engine) survey(ctx context.Context, q Request) (*run, error) {
-	ctx = extension.WithSession(ctx)
+	ctx = begin(ctx)
 	p, err := e.plan(ctx, q, true)
 	if err != nil {
 		return nil, err
