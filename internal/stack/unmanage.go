@@ -1,8 +1,10 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/radial-project/radial/internal/core"
@@ -140,11 +142,22 @@ func (r *run) remaining(left []Managed, past string) *core.Error {
 		details = append(details, e)
 	}
 	sortAffected(r.next.Failed)
+	// First the causes, then what was only left because of them.
+	slices.SortStableFunc(details, func(a, b core.Error) int {
+		return cmp.Or(leftOver(a)-leftOver(b), cmp.Compare(a.Target, b.Target))
+	})
 	message := fmt.Sprintf("%s was not %s: %s", details[0].Target, past, details[0].Message)
 	if len(details) > 1 {
 		message = fmt.Sprintf("%d resources were not %s; the first: %s", len(details), past, message)
 	}
 	return core.Errorf(CodeUnmanage, "%s. They stay managed, and the next update of the stack tries again", message).WithDetails(details...)
+}
+
+func leftOver(e core.Error) int {
+	if e.Code == deploy.CodeDeleteFailed {
+		return 1
+	}
+	return 0
 }
 
 // merge adds to a list of the same run what is not in it.
