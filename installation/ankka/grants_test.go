@@ -1,4 +1,4 @@
-package ankka
+package ankka_test
 
 import (
 	"fmt"
@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
+	"github.com/radial-project/radial/internal/ankkatest"
 )
 
 // The grants in whole, written out once more: what the seed says a provider
@@ -97,7 +98,7 @@ type served struct {
 
 // everything lists what is served, in one version a group, and the virtual
 // subresources that only authorizers know.
-func everything(t *testing.T, w *world) []served {
+func everything(t *testing.T, w *ankkatest.World) []served {
 	t.Helper()
 	d, err := discovery.NewDiscoveryClientForConfig(w.Config)
 	if err != nil {
@@ -150,7 +151,7 @@ func places() []string {
 	return []string{v1alpha1.Namespace(project), v1alpha1.PlatformNamespace, v1alpha1.ProviderNamespace, "kube-system", ""}
 }
 
-func wants(a account, namespace string) map[grant]bool {
+func wants(a ankkatest.Account, namespace string) map[grant]bool {
 	switch {
 	case a == providerUser:
 		return table(everyoneTable, providerTable)
@@ -168,7 +169,7 @@ func TestGrants_Reviews_C44_C45_C46_C47_C48_C49_C50_C51_C52(t *testing.T) {
 	w := cluster(t)
 	all := everything(t, w)
 	reviewed := 0
-	for _, a := range []account{providerUser, operatorUser, nobody} {
+	for _, a := range []ankkatest.Account{providerUser, operatorUser, nobody} {
 		for _, ns := range places() {
 			var ask []grant
 			named := ns == v1alpha1.PlatformNamespace
@@ -195,9 +196,9 @@ func TestGrants_Reviews_C44_C45_C46_C47_C48_C49_C50_C51_C52(t *testing.T) {
 			each(len(ask), func(i int) {
 				g := ask[i]
 				resource, sub, _ := strings.Cut(g.resource, "/")
-				review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: a.user(), Groups: a.groups(),
+				review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: a.User(), Groups: a.Groups(),
 					ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: ns, Verb: g.verb, Group: g.group, Resource: resource, Subresource: sub, Name: g.name}}}
-				if err := w.admin.Create(t.Context(), &review); err != nil {
+				if err := w.Admin.Create(t.Context(), &review); err != nil {
 					t.Errorf("review of %s: %v", g, err)
 				}
 				if review.Status.Allowed {
@@ -214,7 +215,7 @@ func TestGrants_Reviews_C44_C45_C46_C47_C48_C49_C50_C51_C52(t *testing.T) {
 					want[g] = true
 				}
 			}
-			diff(t, fmt.Sprintf("C-44…C-52: %s in %q", a.user(), ns), got, want)
+			diff(t, fmt.Sprintf("C-44…C-52: %s in %q", a.User(), ns), got, want)
 		}
 	}
 	t.Logf("%d resources, %d reviews", len(all), reviewed)
@@ -234,12 +235,12 @@ func each(n int, f func(int)) {
 // As the accounts themselves see it: the rules in their own tokens' eyes.
 func TestGrants_Rules_C47(t *testing.T) {
 	w := cluster(t)
-	for _, a := range []account{providerUser, operatorUser} {
-		k := connect(t, w.as(t, a))
+	for _, a := range []ankkatest.Account{providerUser, operatorUser} {
+		k := ankkatest.Connect(t, w.As(t, a))
 		for _, ns := range places()[:4] {
 			review := authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: ns}}
 			if err := k.Create(t.Context(), &review); err != nil || review.Status.Incomplete {
-				t.Fatalf("rules of %s: %v, incomplete %v", a.user(), err, review.Status.Incomplete)
+				t.Fatalf("rules of %s: %v, incomplete %v", a.User(), err, review.Status.Incomplete)
 			}
 			got := map[grant]bool{}
 			for _, r := range review.Status.ResourceRules {
@@ -257,11 +258,11 @@ func TestGrants_Rules_C47(t *testing.T) {
 					}
 				}
 			}
-			diff(t, fmt.Sprintf("C-47: %s in %s", a.user(), ns), got, wants(a, ns))
+			diff(t, fmt.Sprintf("C-47: %s in %s", a.User(), ns), got, wants(a, ns))
 			for _, r := range review.Status.NonResourceRules {
 				for _, verb := range r.Verbs {
 					if verb != "get" {
-						t.Errorf("C-47: %s may %s %v", a.user(), verb, r.NonResourceURLs)
+						t.Errorf("C-47: %s may %s %v", a.User(), verb, r.NonResourceURLs)
 					}
 				}
 			}
@@ -275,9 +276,9 @@ func TestGrants_Rules_C47(t *testing.T) {
 func TestGrants_Attempts_C7_C44_C45_C46_C47_C48_C49_C50_C51_C52(t *testing.T) {
 	w := cluster(t)
 	all := everything(t, w)
-	for _, a := range []account{providerUser, operatorUser} {
-		c := w.as(t, a)
-		for _, ns := range []string{v1alpha1.Namespace(project), a.namespace} {
+	for _, a := range []ankkatest.Account{providerUser, operatorUser} {
+		c := w.As(t, a)
+		for _, ns := range []string{v1alpha1.Namespace(project), a.Namespace} {
 			type attempt struct {
 				served
 				verb, name string
@@ -311,8 +312,8 @@ func TestGrants_Attempts_C7_C44_C45_C46_C47_C48_C49_C50_C51_C52(t *testing.T) {
 			})
 			want := wants(a, ns)
 			maps.DeleteFunc(want, func(g grant, _ bool) bool { return strings.HasSuffix(g.resource, "/finalizers") })
-			diff(t, fmt.Sprintf("C-44…C-52: by attempt, %s in %s", a.user(), ns), got, want)
-			t.Logf("%s in %s: %d attempts, %d let through", a.name, ns, len(tries), len(got))
+			diff(t, fmt.Sprintf("C-44…C-52: by attempt, %s in %s", a.User(), ns), got, want)
+			t.Logf("%s in %s: %d attempts, %d let through", a.Name, ns, len(tries), len(got))
 		}
 	}
 }
@@ -373,7 +374,7 @@ func TestGrants_Secrets_C7_C51_C115_C145(t *testing.T) {
 	const canary = "c2VjcmV0LWNhbmFyeQ"
 	const metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	at := "/api/v1/namespaces/" + ns + "/secrets"
-	provider := w.as(t, providerUser)
+	provider := w.As(t, providerUser)
 	secret := `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"read-cloud-storage","annotations":{%q:"key-1"}},"stringData":{"ANKKA_S3_ACCESS_KEY":"a","ANKKA_S3_SECRET_KEY":%q}}`
 	secret = fmt.Sprintf(secret, v1alpha1.AnnotationCredentialID, canary)
 	code, text := request(t, provider, http.MethodPost, at, "application/json", metadataOnly, secret)
@@ -395,12 +396,12 @@ func TestGrants_Secrets_C7_C51_C115_C145(t *testing.T) {
 	if code, text = patch("key-1", "key-2"); code != http.StatusOK || strings.Contains(text, `"data"`) || strings.Contains(text, "eA==") {
 		t.Errorf("C-144 C-145: a patch answers %d %s", code, text)
 	}
-	for _, a := range []account{providerUser, operatorUser} {
-		c := w.as(t, a)
-		for _, p := range []string{at + "/read-cloud-storage", at, "/api/v1/secrets", at + "?watch=1&timeoutSeconds=1", at + "?fieldSelector=metadata.name%3Dread-cloud-storage"} {
+	for _, a := range []ankkatest.Account{providerUser, operatorUser} {
+		c := w.As(t, a)
+		for _, p := range []string{at + "/read-cloud-storage", at, "/api/v1/secrets", at + "?watch=1&timeoutSeconds=1", at + "?fieldSelector=metadata.Name%3Dread-cloud-storage"} {
 			for _, accept := range []string{"application/json", metadataOnly, "application/json;as=Table;g=meta.k8s.io;v=v1"} {
 				if code, text := request(t, c, http.MethodGet, p, "", accept, ""); code != http.StatusForbidden || strings.Contains(text, canary) {
-					t.Errorf("C-7 C-51: %s reads %s as %s: %d", a.user(), p, accept, code)
+					t.Errorf("C-7 C-51: %s reads %s as %s: %d", a.User(), p, accept, code)
 				}
 			}
 		}

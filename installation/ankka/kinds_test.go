@@ -1,4 +1,4 @@
-package ankka
+package ankka_test
 
 import (
 	"reflect"
@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
+	"github.com/radial-project/radial/installation/ankka"
 )
 
 // definition is what is read of a CustomResourceDefinition.
@@ -32,7 +33,7 @@ type definition struct {
 
 func load(t *testing.T, path string) definition {
 	t.Helper()
-	raw, err := Files.ReadFile(path)
+	raw, err := ankka.Files.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func TestDefinitions_C53_C54_C65(t *testing.T) {
 		v1alpha1.AnkkaServiceKind:  {reflect.TypeFor[v1alpha1.AnkkaService](), "asvc"},
 		v1alpha1.AnkkaProjectKind:  {reflect.TypeFor[v1alpha1.AnkkaProject](), "aproj"},
 	}
-	for _, path := range CRDs {
+	for _, path := range ankka.CRDs {
 		d := load(t, path)
 		kind := d.Spec.Names.Kind
 		want, ok := types[kind]
@@ -167,7 +168,7 @@ func TestDefinitions_C29(t *testing.T) {
 			walk(path+"[]", items)
 		}
 	}
-	for _, path := range CRDs[1:] {
+	for _, path := range ankka.CRDs[1:] {
 		d := load(t, path)
 		spec := d.Spec.Versions[0].Schema.OpenAPIV3Schema["properties"].(map[string]any)["spec"].(map[string]any)
 		walk(d.Spec.Names.Kind+".spec", spec)

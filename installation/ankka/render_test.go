@@ -1,4 +1,4 @@
-package ankka
+package ankka_test
 
 import (
 	"fmt"
@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
+	"github.com/radial-project/radial/installation/ankka"
+	"github.com/radial-project/radial/internal/ankkatest"
 	"github.com/radial-project/radial/internal/cloud"
 )
 
@@ -28,11 +30,11 @@ import (
 func render(t *testing.T, overlay string, add map[string]string) resmap.ResMap {
 	t.Helper()
 	mem := filesys.MakeFsInMemory()
-	err := fs.WalkDir(Files, ".", func(p string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(ankka.Files, ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		raw, err := Files.ReadFile(p)
+		raw, err := ankka.Files.ReadFile(p)
 		if err != nil {
 			return err
 		}
@@ -272,7 +274,7 @@ func TestRender_IsTaken(t *testing.T) {
 	var warnings warned
 	config := rest.CopyConfig(w.Config)
 	config.WarningHandler = &warnings
-	k := connect(t, config)
+	k := ankkatest.Connect(t, config)
 	m, _ := distinct(t, "../../components/settings, ../../components/cloud-provider")
 	taken := 0
 	for _, r := range m.Resources() {

@@ -1,4 +1,4 @@
-package ankka
+package ankka_test
 
 import (
 	"context"
@@ -17,16 +17,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
+	"github.com/radial-project/radial/internal/ankkatest"
 )
 
 // owner makes the service that requests are for, as the control plane would.
-func owner(t *testing.T, w *world, name string) *v1alpha1.AnkkaService {
+func owner(t *testing.T, w *ankkatest.World, name string) *v1alpha1.AnkkaService {
 	t.Helper()
 	s := &v1alpha1.AnkkaService{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: v1alpha1.Namespace(project)},
 		Spec:       v1alpha1.AnkkaServiceSpec{ProjectID: project, ServiceName: name, Generation: 1, Image: "registry.test/" + name},
 	}
-	if err := w.admin.Create(t.Context(), s); err != nil {
+	if err := w.Admin.Create(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -65,7 +66,7 @@ func apply(ctx context.Context, k client.Client, u *unstructured.Unstructured, o
 // provider to refuse in words.
 func TestRequests_Schema_C53_C54_C61_C101(t *testing.T) {
 	w := cluster(t)
-	operator := connect(t, w.as(t, operatorUser))
+	operator := ankkatest.Connect(t, w.As(t, operatorUser))
 	s := owner(t, w, "schema")
 	set := func(kind string, at string, v any) *unstructured.Unstructured {
 		u := ask(s, kind)
@@ -129,7 +130,7 @@ func TestRequests_Schema_C53_C54_C61_C101(t *testing.T) {
 // Each side writes its own half, and a status does not raise the generation.
 func TestRequests_Halves_C49_C52_C65_C96(t *testing.T) {
 	w := cluster(t)
-	operator, provider := connect(t, w.as(t, operatorUser)), connect(t, w.as(t, providerUser))
+	operator, provider := ankkatest.Connect(t, w.As(t, operatorUser)), ankkatest.Connect(t, w.As(t, providerUser))
 	s := owner(t, w, "halves")
 	u := ask(s, v1alpha1.KindBucketCredential)
 	if err := apply(t.Context(), operator, u); err != nil {
@@ -202,7 +203,7 @@ func TestRequests_Halves_C49_C52_C65_C96(t *testing.T) {
 // A request goes with its owner; the Secret that its answer is in does not.
 func TestRequests_Owner_C58_C59_C106(t *testing.T) {
 	w := cluster(t)
-	operator, provider := connect(t, w.as(t, operatorUser)), connect(t, w.as(t, providerUser))
+	operator, provider := ankkatest.Connect(t, w.As(t, operatorUser)), ankkatest.Connect(t, w.As(t, providerUser))
 	s := owner(t, w, "owned")
 	u := ask(s, v1alpha1.KindBucketCredential)
 	if err := apply(t.Context(), operator, u); err != nil {
@@ -212,19 +213,19 @@ func TestRequests_Owner_C58_C59_C106(t *testing.T) {
 	if err := provider.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	watch, err := w.admin.Watch(t.Context(), &v1alpha1.CloudResourceList{}, client.InNamespace(s.Namespace), client.MatchingFields{"metadata.name": u.GetName()})
+	watch, err := w.Admin.Watch(t.Context(), &v1alpha1.CloudResourceList{}, client.InNamespace(s.Namespace), client.MatchingFields{"metadata.name": u.GetName()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer watch.Stop()
-	if err := w.admin.Delete(t.Context(), s); err != nil {
+	if err := w.Admin.Delete(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.After(limit); ; {
 		select {
 		case e := <-watch.ResultChan():
 			if e.Type == "DELETED" {
-				if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+				if err := w.Admin.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
 					t.Errorf("C-106: the Secret went with the request: %v", err)
 				}
 				return
@@ -245,19 +246,19 @@ func TestService_CredentialGeneration_C130_C142(t *testing.T) {
 	project := func(generation int64) {
 		t.Helper()
 		spec["generation"] = generation
-		err := w.admin.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u.DeepCopy()), client.FieldOwner(v1alpha1.FieldManagerControlPlane), client.ForceOwnership)
+		err := w.Admin.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u.DeepCopy()), client.FieldOwner(v1alpha1.FieldManagerControlPlane), client.ForceOwnership)
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	patch := func(n int) error {
-		return w.admin.Patch(t.Context(), u.DeepCopy(), client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"storageCredentialGeneration":%d}}`, n)))
+		return w.Admin.Patch(t.Context(), u.DeepCopy(), client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"storageCredentialGeneration":%d}}`, n)))
 	}
 	project(1)
 	s := &v1alpha1.AnkkaService{}
 	get := func() int64 {
 		t.Helper()
-		if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(u), s); err != nil {
+		if err := w.Admin.Get(t.Context(), client.ObjectKeyFromObject(u), s); err != nil {
 			t.Fatal(err)
 		}
 		return s.Spec.CredentialGeneration()
@@ -320,7 +321,7 @@ func TestServicesAndProjects_Schema(t *testing.T) {
 		{proj("good", map[string]any{"secrets": []any{map[string]any{"name": "x-storage"}}}), "are the platform's"},
 		{proj("good", map[string]any{"cloudAccount": "x"}), "cloudAccount"},
 	} {
-		err := w.admin.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(c.u), client.FieldOwner("test"), client.DryRunAll)
+		err := w.Admin.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(c.u), client.FieldOwner("test"), client.DryRunAll)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%v: %v; want %q", c.u.Object["spec"], err, c.want)
 		}
@@ -331,8 +332,8 @@ func TestServicesAndProjects_Schema(t *testing.T) {
 func TestSecretsPolicy_C145(t *testing.T) {
 	w := cluster(t)
 	ns := v1alpha1.Namespace(project)
-	c := w.as(t, providerUser)
-	provider := connect(t, c)
+	c := w.As(t, providerUser)
+	provider := ankkatest.Connect(t, c)
 	both := map[string][]byte{v1alpha1.EntryAccessKey: []byte("a"), v1alpha1.EntrySecretKey: []byte("canary-value")}
 	secret := func(namespace, name string, change func(*corev1.Secret)) *corev1.Secret {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Data: maps.Clone(both)}
@@ -375,7 +376,7 @@ func TestSecretsPolicy_C145(t *testing.T) {
 			t.Errorf("C-145: %s: %v", tc.name, err)
 		}
 		if !tc.ok && tc.s.Name != "" && tc.s.Type == "" && tc.s.OwnerReferences == nil {
-			if err := w.admin.Create(t.Context(), tc.s.DeepCopy(), client.DryRunAll); err != nil {
+			if err := w.Admin.Create(t.Context(), tc.s.DeepCopy(), client.DryRunAll); err != nil {
 				t.Errorf("C-145: %s is refused to an administrator too: %v", tc.name, err)
 			}
 		}
@@ -388,7 +389,7 @@ func TestSecretsPolicy_C145(t *testing.T) {
 	})
 	other := secret(ns, "database", nil)
 	for _, s := range []*corev1.Secret{there, other} {
-		if err := w.admin.Create(t.Context(), s); err != nil {
+		if err := w.Admin.Create(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -426,7 +427,7 @@ func TestSecretsPolicy_C145(t *testing.T) {
 // are long must not keep them from being written.
 func TestRequests_LongDetail_C152(t *testing.T) {
 	w := cluster(t)
-	operator, provider := connect(t, w.as(t, operatorUser)), connect(t, w.as(t, providerUser))
+	operator, provider := ankkatest.Connect(t, w.As(t, operatorUser)), ankkatest.Connect(t, w.As(t, providerUser))
 	u := ask(owner(t, w, "long"), v1alpha1.KindIdentity)
 	if err := apply(t.Context(), operator, u); err != nil {
 		t.Fatal(err)
