@@ -145,11 +145,11 @@ func (s *Service) keepOutputs(o *outcome, outputs []template.Output) (map[string
 	hidden := map[string]any{}
 	for _, out := range outputs {
 		v := shownOutput{Name: out.Name, Type: out.Type}
-		secret := out.Secure || findKubeConfig("", template.Export(out.Value)) != ""
+		secret := out.Secure || findKubeConfig("value", template.Export(out.Value)) != ""
 		switch {
 		case !secret:
 			v.Value = template.Export(out.Value)
-		case findKubeConfig("", template.Export(out.Value)) == "":
+		case findKubeConfig("value", template.Export(out.Value)) == "":
 			hidden[out.Name] = map[string]any{"type": out.Type, "value": template.Export(out.Value)}
 		}
 		o.Outputs = append(o.Outputs, v)

@@ -323,13 +323,13 @@ func (a *asked) bringsKubeConfig() bool {
 		return true
 	}
 	for _, value := range a.in.Parameters {
-		if findKubeConfig("", value) != "" {
+		if findKubeConfig("value", value) != "" {
 			return true
 		}
 	}
 	for _, entries := range a.in.ExtensionConfigs {
 		for name, value := range entries {
-			if strings.EqualFold(name, "kubeConfig") || findKubeConfig("", value) != "" {
+			if strings.EqualFold(name, "kubeConfig") || findKubeConfig("value", value) != "" {
 				return true
 			}
 		}
@@ -348,7 +348,7 @@ func (a *asked) refuseOpenSecrets() error {
 	}
 	for _, p := range a.template.Parameters() {
 		for name, value := range a.in.Parameters {
-			if !p.Secure && strings.EqualFold(name, p.Name) && findKubeConfig("", value) != "" {
+			if !p.Secure && strings.EqualFold(name, p.Name) && findKubeConfig("value", value) != "" {
 				return core.Errorf(core.CodeInvalidTemplate, "the value of parameter %q is a kubeConfig, and the parameter is not secure, so that it would be stored and shown: declare it with type securestring", p.Name).WithTarget("properties.parameters." + name)
 			}
 		}

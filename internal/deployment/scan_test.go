@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/radial-project/radial/internal/recipe"
 )
@@ -70,4 +71,8 @@ func hasConfigMap(list []corev1.ConfigMap, name string) bool {
 		}
 	}
 	return false
+}
+
+func configMapOf(namespace, name string, data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}
 }
