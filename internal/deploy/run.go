@@ -77,6 +77,10 @@ type placing struct {
 	err error
 }
 
+// maxTemplates is how many of the largest templates a run may have in nested
+// deployments.
+const maxTemplates = 10
+
 func (e *Engine) newRun(q Request) *run {
 	parallel := q.Parallel
 	if parallel == 0 {
@@ -120,7 +124,8 @@ func (r *run) newFrame(in *node, p *template.Plan) (*frame, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count += len(f.nodes)
-	if limit := template.DefaultLimits().Resources; r.count > limit {
+	// The language bounds each template; this bounds the run.
+	if limit := maxTemplates * template.DefaultLimits().Resources; r.count > limit {
 		return nil, core.Errorf(core.CodeInvalidTemplate, "the deployment and its nested ones have more than %d resources: split it into several", limit)
 	}
 	return f, nil

@@ -64,7 +64,10 @@ func SplitLine(line string) (text string, event json.RawMessage) {
 // EventText is an event for people, as one line.
 func EventText(e deploy.Event) string {
 	what := e.Symbol
-	if what == "" {
+	switch {
+	case what == "" && e.ID != "": // an entry of deletedResources has no symbol
+		what = e.ID[strings.LastIndexByte(e.ID, '/')+1:]
+	case what == "":
 		what = "outputs"
 	}
 	if e.Deployment != "" {
@@ -72,6 +75,9 @@ func EventText(e deploy.Event) string {
 	}
 	if e.Type != "" {
 		what += " (" + e.Type + ")"
+	}
+	if e.Operation == "Stack" {
+		return e.Text
 	}
 	verb := map[string]string{"Create": "", "Read": "read ", "Delete": "delete ", "Action": "ask "}[e.Operation]
 	out := e.State + "  " + verb + what
@@ -115,7 +121,7 @@ func steps(log []store.Message, path string) []step {
 		if e.Time.IsZero() {
 			e.Time = m.Time
 		}
-		key := e.Operation + "\x00" + e.Symbol
+		key := e.Operation + "\x00" + cmp.Or(e.Symbol, e.ID)
 		i, ok := at[key]
 		if !ok {
 			at[key] = len(out)
