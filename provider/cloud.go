@@ -145,11 +145,11 @@ type Credentials interface {
 	// that may have been lost: the package finds what was made by
 	// ListCredentials.
 	IssueCredential(ctx context.Context, r Request, ask v1alpha1.CredentialAsk) (Credential, error)
-	// CredentialUsable says nil once the cloud takes the credential. Until then
-	// it is Waiting, and a rotation does not replace the one before. After a
-	// restart c has its ID alone: then the cloud is asked what it knows of the
-	// credential, or nil once it is older than issuedAt by what its
-	// documentation says.
+	// CredentialUsable says nil once the cloud takes the credential, and Waiting
+	// until then: the Secret holds it already, but it is not reported in place
+	// and the one before is not retired. After a restart c has its ID alone:
+	// then what the cloud knows of the credential decides, or its age since
+	// issuedAt against what the cloud's documentation says.
 	CredentialUsable(ctx context.Context, r Request, ask v1alpha1.CredentialAsk, c Credential, issuedAt time.Time) error
 	// EndCredential makes it unusable for good. One that has ended already, or
 	// never was, is nil.
