@@ -40,8 +40,9 @@ type EngineOptions struct {
 // concurrent use.
 type Engine struct {
 	o EngineOptions
-	// keep bounds the live states that one run holds, in bytes.
-	keep int
+	// keep bounds the live states that one run holds, in bytes; most its
+	// resources.
+	keep, most int
 }
 
 // New makes an engine.
@@ -55,7 +56,7 @@ func New(o EngineOptions) *Engine {
 	if o.Pause == nil {
 		o.Pause = pause
 	}
-	return &Engine{o, keptBytes}
+	return &Engine{o, keptBytes, mostResources}
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -393,14 +393,19 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// TestTooManyResources: the bound of a run is over all its deployments; each
+// template has the language's own.
 func TestTooManyResources(t *testing.T) {
 	loop := func(name string, n int) string {
 		return doc(fmt.Sprintf(`"resources":{"r":{"copy":{"name":"r","count":%d},"import":"k","type":"core/ConfigMap@v1","properties":{"metadata":{"name":"[format('%s{0}', copyIndex())]"}}}}`, n, name))
 	}
 	s := newSeat(t)
-	s.must(doc(`"resources":{` + module("a", `{}`, loop("a", 400), "") + `,` + module("b", `{}`, loop("b", 398), `"dependsOn":["a"]`) + `}`))
+	s.e.most = 10
+	s.must(doc(`"resources":{` + module("a", `{}`, loop("a", 4), "") + `,` + module("b", `{}`, loop("b", 4), `"dependsOn":["a"]`) + `}`))
 	s.base.Run = "run-2"
-	s.refused(doc(`"resources":{`+module("a", `{}`, loop("a", 400), "")+`,`+module("b", `{}`, loop("b", 399), `"dependsOn":["a"]`)+`}`), "more than 800 resources")
+	s.refused(doc(`"resources":{`+module("a", `{}`, loop("a", 4), "")+`,`+module("b", `{}`, loop("b", 5), `"dependsOn":["a"]`)+`}`), "more than 10 resources")
+	s.base.Run = "run-3"
+	s.refused(doc(`"resources":{`+module("a", `{}`, loop("a", 400), "")+`,`+`"r":{"copy":{"name":"r","count":800},"import":"k","type":"core/ConfigMap@v1","properties":{"metadata":{"name":"[string(copyIndex())]"}}}}`), "more than 800 resources")
 }
 
 // TestSecretsInErrors: what a target quotes of a secret is in no error, event or

@@ -77,9 +77,9 @@ type placing struct {
 	err error
 }
 
-// maxTemplates is how many of the largest templates a run may have in nested
-// deployments.
-const maxTemplates = 10
+// mostResources bounds one run: what ten of the largest templates make. The
+// language bounds each template.
+const mostResources = 8000
 
 func (e *Engine) newRun(q Request) *run {
 	parallel := q.Parallel
@@ -124,9 +124,8 @@ func (r *run) newFrame(in *node, p *template.Plan) (*frame, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count += len(f.nodes)
-	// The language bounds each template; this bounds the run.
-	if limit := maxTemplates * template.DefaultLimits().Resources; r.count > limit {
-		return nil, core.Errorf(core.CodeInvalidTemplate, "the deployment and its nested ones have more than %d resources: split it into several", limit)
+	if r.count > r.e.most {
+		return nil, core.Errorf(core.CodeInvalidTemplate, "the deployment and its nested ones have more than %d resources: split it into several", r.e.most)
 	}
 	return f, nil
 }
