@@ -101,7 +101,7 @@ images: $(BIN)/mkimage ## Build container images into dist/images, and push them
 .PHONY: chart-files
 chart-files: ## Copy the installation's manifests into the chart, which a test holds to them
 	cp installation/controller.yaml installation/crd.yaml installation/holding.yaml installation/server.yaml charts/radial/files/
-	cd installation/ankka && cp --parents crd/*.yaml base/namespace.yaml base/*-grant.yaml components/cloud-provider/*.yaml $(CURDIR)/charts/radial/files/ankka/
+	cd installation/ankka && cp --parents crd/*.yaml base/namespace.yaml base/*-grant.yaml base/*-policy.yaml components/cloud-provider/*.yaml $(CURDIR)/charts/radial/files/ankka/
 	rm -f charts/radial/files/ankka/*/kustomization.yaml charts/radial/files/ankka/components/cloud-provider/kustomization.yaml charts/radial/files/ankka/components/cloud-provider/configmap.yaml
 
 .PHONY: chart

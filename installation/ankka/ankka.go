@@ -23,7 +23,7 @@ var Files embed.FS
 // namespaces, in the order in which they apply.
 var (
 	CRDs              = []string{"crd/cloudresource.yaml", "crd/ankkaservice.yaml", "crd/ankkaproject.yaml"}
-	OperatorGrant     = []string{"base/namespace.yaml", "base/operator-grant.yaml"}
+	OperatorGrant     = []string{"base/namespace.yaml", "base/operator-grant.yaml", "base/operator-policy.yaml"}
 	ControlPlaneGrant = []string{"base/control-plane-grant.yaml"}
 	ProviderGrant     = []string{"components/cloud-provider/namespace.yaml", "components/cloud-provider/grant.yaml", "components/cloud-provider/secrets-policy.yaml"}
 )

@@ -159,9 +159,16 @@ func (w *World) install(ctx context.Context) error {
 	if err := w.Admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return err
 	}
-	as := rest.CopyConfig(w.Config)
-	as.Impersonate = rest.ImpersonationConfig{UserName: Provider.User(), Groups: Provider.Groups()}
-	provider, err := client.New(as, client.Options{Scheme: Scheme()})
+	impersonate := func(a Account) (client.Client, error) {
+		c := rest.CopyConfig(w.Config)
+		c.Impersonate = rest.ImpersonationConfig{UserName: a.User(), Groups: a.Groups()}
+		return client.New(c, client.Options{Scheme: Scheme()})
+	}
+	provider, err := impersonate(Provider)
+	if err != nil {
+		return err
+	}
+	operator, err := impersonate(Operator)
 	if err != nil {
 		return err
 	}
@@ -178,8 +185,10 @@ func (w *World) install(ctx context.Context) error {
 				return false, err
 			}
 		}
-		probe := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: namespace}}
-		return apierrors.IsForbidden(provider.Create(ctx, probe, client.DryRunAll)), nil
+		probe := metav1.ObjectMeta{Name: "probe", Namespace: namespace}
+		elsewhere := metav1.ObjectMeta{Name: "probe", Namespace: metav1.NamespaceDefault}
+		return apierrors.IsForbidden(provider.Create(ctx, &corev1.Secret{ObjectMeta: probe}, client.DryRunAll)) &&
+			apierrors.IsForbidden(operator.Create(ctx, &corev1.ServiceAccount{ObjectMeta: elsewhere}, client.DryRunAll)), nil
 	})
 }
 
