@@ -304,7 +304,7 @@ func (n *node) bindTo(ctx context.Context, p *place, id template.ExtensionID, pr
 		unknown = []string{"/"} // only its name counts, which needs no call
 	}
 	s, err := p.target.Preview(ctx, extension.Resource{
-		Type: n.res.Type, APIVersion: n.res.APIVersion, Properties: props, Unevaluated: unknown, Owner: n.f.r.q.Owner,
+		Type: n.res.Type, APIVersion: n.res.APIVersion, Properties: props, Unevaluated: unknown, Owner: n.f.r.q.Owner, Existing: n.res.Existing,
 	})
 	p.hide(s.Secret)
 	switch {

@@ -27,6 +27,9 @@ type Resource struct {
 	// Owner is the control plane's resource it is made for. Targets stamp it
 	// where they can, so that an object is known to be ours.
 	Owner core.ID
+	// Existing says that the resource is read, never made: Preview is asked for its
+	// name alone.
+	Existing bool
 	// UID is that of the object which an earlier run recorded as made, "" when
 	// none is known. It spares a target that has to judge what it finds a call.
 	UID string

@@ -505,7 +505,12 @@ func TestWhatTheSameRunBrings_S48(t *testing.T) {
 	if _, err := target.Preview(run, named); err != nil {
 		t.Fatal(err)
 	}
-	_, err = target.Apply(extension.WithSession(t.Context()), lost)
+	read := extension.WithSession(t.Context())
+	named.Existing = true // read, not made
+	if _, err := target.Preview(read, named); err != nil {
+		t.Fatal(err)
+	}
+	_, err = target.Apply(read, lost)
 	wantError(t, err, core.CodeNotFound, "has no namespace")
 }
 

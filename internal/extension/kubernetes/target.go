@@ -141,9 +141,11 @@ func (t *Target) Preview(ctx context.Context, r extension.Resource) (extension.S
 	if err != nil {
 		return extension.State{}, err
 	}
-	t.c.expect(ctx, a.object)
+	if !r.Existing {
+		t.c.expect(ctx, a.object)
+	}
 	named := extension.State{Ref: t.c.ref(a.object, r.Owner), Properties: a.object.Object}
-	if len(r.Unevaluated) > 0 || a.kind.resource == "" { // or of a kind that is still to come
+	if r.Existing || len(r.Unevaluated) > 0 || a.kind.resource == "" { // or of a kind that is still to come
 		return named, nil
 	}
 	live, err := t.live(ctx, a)

@@ -202,6 +202,21 @@ func TestRotationIsAskedOnce(t *testing.T) {
 	}
 }
 
+// TestClientCertificate is how AKS answers where tokens are turned off.
+func TestClientCertificate(t *testing.T) {
+	b := newBench(t)
+	aks := b.arm.AddCluster(t, armtest.ClusterID("c"), clustertest.Start(t).Config)
+	kubeconfig, err := os.ReadFile(clustertest.Start(t).Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	aks.HandOut(kubeconfig)
+	target := b.resolve(t.Context(), b.newResolver(), b.scope(aks.ID()))
+	if _, err := target.Apply(t.Context(), configMap("by-certificate", nil)); err != nil || !exists(t, clustertest.Start(t).Config, b.namespace, "by-certificate") {
+		t.Error(err)
+	}
+}
+
 func TestFaults_S24(t *testing.T) {
 	b := newBench(t)
 	id := armtest.ClusterID("c")
