@@ -72,7 +72,7 @@ func (p *Pool) run(ctx context.Context, leased store.Leased) {
 	stopWatch := p.watchCancel(ctx, op, cancel)
 	defer stopWatch()
 
-	ending := store.Ending{Operation: op.ID, Fence: op.Fence, State: core.StateFailed}
+	ending := store.Ending{Operation: op.ID, Fence: op.Fence, State: core.StateFailed, Parentless: op.Parent == ""}
 	switch {
 	case !op.CancelRequested.IsZero():
 		ending.State, ending.Error = core.StateCanceled, canceledError()

@@ -312,7 +312,10 @@ type Ending struct {
 	Resource *core.Resource
 	// Removed deletes the row with its edges and outputs.
 	Removed bool
-	Now     time.Time
+	// Parentless says that the leased operation has no Parent, so that its end
+	// wakes nobody. It changes nothing but what an end costs.
+	Parentless bool
+	Now        time.Time
 }
 
 // Registry keeps what is neither resource nor operation.

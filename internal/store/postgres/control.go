@@ -207,5 +207,6 @@ func (s *Store) Sweep(ctx context.Context, w store.Sweep) (int, error) {
 		}
 		return t.flush()
 	})
+	s.recent.forget()
 	return int(operations + audit), err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/radial-project/radial/internal/core"
@@ -76,9 +77,13 @@ type feed struct {
 	notify chan struct{} // we have committed some
 	cancel context.CancelFunc
 	done   sync.WaitGroup
+	// ours are the processes of the server that our notifications come from.
+	ours sync.Map
 
-	next  int64     // the lowest number not read yet; the reader's alone
-	since time.Time // when the reader first saw changes that it may not take
+	// next is the lowest number not read yet, horizon the oldest transaction that
+	// ran at the last read; the reader's alone.
+	next, horizon int64
+	since         time.Time // when the reader first saw changes that it may not take
 }
 
 func startFeed(ctx context.Context, s *Store, config *pgxpool.Config, o Options) (*feed, error) {
@@ -87,14 +92,22 @@ func startFeed(ctx context.Context, s *Store, config *pgxpool.Config, o Options)
 	own.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
 	own.MaxConns = 2
 	f := &feed{s: s, listen: o.Listener, sweep: o.Sweep, wake: make(chan struct{}, 1), notify: make(chan struct{}, 1)}
+	own.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+		f.ours.Store(conn.PgConn().PID(), true)
+		return nil
+	}
+	own.BeforeClose = func(conn *pgx.Conn) { f.ours.Delete(conn.PgConn().PID()) }
 	var err error
 	if f.pool, err = pgxpool.NewWithConfig(ctx, own); err != nil {
 		return nil, s.fault("opened", err)
 	}
-	if err := f.pool.QueryRow(ctx, `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint`).Scan(&f.next); err != nil {
+	var newest, pruned int64
+	err = f.pool.QueryRow(ctx, `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, `+newestChange+`, (SELECT pruned FROM feed)`).Scan(&f.horizon, &newest, &pruned)
+	if err != nil {
 		f.pool.Close()
 		return nil, s.fault("read", err)
 	}
+	f.next = resume(f.horizon, newest, pruned)
 	running, cancel := context.WithCancel(context.Background())
 	f.cancel = cancel
 	f.done.Go(func() { f.read(running) })
@@ -164,9 +177,15 @@ func (f *feed) hear(ctx context.Context, config *pgx.ConnConfig) {
 		conn, err := pgx.ConnectConfig(ctx, config)
 		if err == nil {
 			_, err = conn.Exec(ctx, `LISTEN `+channel)
+			poke(f.wake) // what came before this connection
 			for err == nil {
-				poke(f.wake) // what came before this connection, or with the notification
-				_, err = conn.WaitForNotification(ctx)
+				var told *pgconn.Notification
+				if told, err = conn.WaitForNotification(ctx); err != nil {
+					break
+				}
+				if _, own := f.ours.Load(told.PID); !own { // of ours we knew at their commit
+					poke(f.wake)
+				}
 			}
 			_ = conn.Close(context.WithoutCancel(ctx))
 		}
@@ -210,13 +229,22 @@ func (f *feed) read(ctx context.Context) {
 	}
 }
 
+// newestChange is the highest number of all changes: asked in this way it is one
+// step into the index, and not a walk over all changes that are kept.
+const newestChange = `coalesce((SELECT late.xid::text::bigint FROM changes late ORDER BY late.xid DESC LIMIT 1), 0)`
+
 // selectChanges answers at least one row: the oldest transaction that runs, how
-// far the feed was pruned, whether there are changes that may not be taken yet
-// (the newest is one of them: asked in this way it is one step into the index,
-// and not a walk over all changes that are kept), and those from $1 on that may.
+// far the feed was pruned, the newest of all changes, and those from $1 on that
+// may be taken.
 const selectChanges = `WITH h AS (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS xmin)
-	SELECT h.xmin::text::bigint, (SELECT pruned FROM feed), coalesce((SELECT late.xid FROM changes late ORDER BY late.xid DESC LIMIT 1) >= h.xmin, false), c.xid::text::bigint, c.payload
+	SELECT h.xmin::text::bigint, (SELECT pruned FROM feed), ` + newestChange + `, c.xid::text::bigint, c.payload
 	FROM h LEFT JOIN changes c ON c.xid >= $1::text::xid8 AND c.xid < h.xmin ORDER BY c.xid`
+
+// resume is where to read on once all changes below the horizon are read. The
+// horizon itself will not do: a server that crashes takes back the numbers of
+// transactions of which nothing was on disk (those of notifications, say), and
+// gives them to others.
+func resume(horizon, newest, pruned int64) int64 { return min(horizon, max(newest, pruned)+1) }
 
 // take reads what is there and hands it on; more says that there are changes
 // which may not be taken yet.
@@ -227,12 +255,12 @@ func (f *feed) take(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var horizon, pruned int64
+	var horizon, pruned, newest int64
 	var told []store.Change
 	err = eachRow(rows, func(sc scan) error {
 		var xid *int64
 		var payload *string
-		if err := sc(&horizon, &pruned, &more, &xid, &payload); err != nil || xid == nil {
+		if err := sc(&horizon, &pruned, &newest, &xid, &payload); err != nil || xid == nil {
 			return err
 		}
 		var cs []feedRow
@@ -248,6 +276,7 @@ func (f *feed) take(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	more = newest >= horizon
 	switch now := time.Now(); {
 	case horizon < f.next || pruned >= f.next:
 		// Another server under the same address, or we were away too long.
@@ -255,7 +284,7 @@ func (f *feed) take(ctx context.Context) (more bool, err error) {
 		if horizon < f.next {
 			told = told[:1]
 		}
-	case !more || horizon > f.next:
+	case !more || horizon > f.horizon:
 		f.since = time.Time{}
 	case f.since.IsZero():
 		f.since = now
@@ -263,7 +292,7 @@ func (f *feed) take(ctx context.Context) (more bool, err error) {
 		f.since = now
 		told = append(told, f.reset(f.next))
 	}
-	f.next = horizon
+	f.next, f.horizon = resume(horizon, newest, pruned), horizon
 	if len(told) > 0 {
 		f.listen(told)
 	}

@@ -68,6 +68,9 @@ func (s *Store) Get(ctx context.Context, id core.ID) (core.Resource, *core.Opera
 
 // Operation implements [store.Reader].
 func (s *Store) Operation(ctx context.Context, id string) (core.Operation, error) {
+	if o, ok := s.recent.get(id); ok && !s.closed.Load() {
+		return o, nil
+	}
 	var row rows.Operation
 	found, err := s.readRow(ctx, selectOperation, []any{id}, row.Columns()...)
 	if err != nil {

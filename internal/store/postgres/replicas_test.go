@@ -181,6 +181,60 @@ func TestLateCommit_D43(t *testing.T) {
 	}
 }
 
+// TestCrashedNumbers_D43: a server that crashes gives numbers of transactions
+// again that a feed has seen pass. What is committed under them is told.
+func TestCrashedNumbers_D43(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	server := pgtest.Start(t)
+	dsn := server.Database(t)
+	e := newEar()
+	s := openAt(t, dsn, storetest.Listener(e.listen))
+	write(t, s, planeID)
+	e.until(t, "the plane", about(planeID))
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Nothing is brought to the disk before it must be.
+	for _, q := range []string{`ALTER SYSTEM SET wal_writer_delay = '10s'`, `SELECT pg_reload_conf()`, `SET synchronous_commit = off`} {
+		if _, err := conn.Exec(ctx, q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var now time.Time
+	for range 20 {
+		if err := conn.QueryRow(ctx, `SELECT clock_timestamp() FROM pg_current_xact_id()`).Scan(&now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := conn.Exec(ctx, `NOTIFY radial_changes`); err != nil {
+		t.Fatal(err)
+	}
+	for read := false; !read; { // the feed has looked at least once since
+		if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE query_start > $1 AND state = 'idle'
+			AND query LIKE 'WITH h AS%changes%')`, now).Scan(&read); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server.Crash(t)
+	_ = conn.Close(ctx) // it went with the server
+	server.Restart(t)
+	if conn, err = pgx.Connect(ctx, dsn); err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	const again = 30
+	for i := range again {
+		if _, err := conn.Exec(ctx, postgres.InsertChanges, `[{"i":"`+core.GroupID(fmt.Sprint("after", i)).String()+`"}]`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range again {
+		e.until(t, "what was written after the crash", about(core.GroupID(fmt.Sprint("after", i))))
+	}
+}
+
 // childHold leases an operation for an hour and waits to be killed.
 func childHold(dsn string) {
 	ctx := context.Background()

@@ -82,6 +82,8 @@ type Store struct {
 	accepts *batcher[*accepting]
 	ends    *batcher[*ending]
 
+	recent recent
+
 	feed   *feed
 	hint   store.Listener
 	closed atomic.Bool

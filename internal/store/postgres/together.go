@@ -356,7 +356,7 @@ var endAll = `WITH n AS (SELECT * FROM ` + columnsOf(1, "id", "fence bigint", "s
 	o AS (UPDATE operations o SET state = n.state, error = n.error, ended = n.ended, lease_until = 0 FROM n
 		WHERE o.id = n.id AND o.fence = n.fence AND o.ended = 0 AND NOT o.parked AND o.parent IS NULL AND NOT (n.removed AND EXISTS (
 			SELECT 1 FROM resources r JOIN resources p ON p.key IN (r.application_key, substring(r.key FROM '^(.*)/providers/')) WHERE r.key = o.resource_key AND p.implicit))
-		RETURNING o.resource_key, o.resource_id, n.*),
+		RETURNING o.*, n.removed, n.etag, n.replaced, n.new_properties, n.new_status, n.new_secrets, n.new_keyset),
 	gone AS (DELETE FROM resources r USING o WHERE o.removed AND r.key = o.resource_key),
 	kept AS (UPDATE resources r SET state = o.state, etag = o.etag,
 		properties = CASE WHEN o.replaced THEN new_properties ELSE properties END,
@@ -365,13 +365,12 @@ var endAll = `WITH n AS (SELECT * FROM ` + columnsOf(1, "id", "fence bigint", "s
 		keyset = CASE WHEN NOT o.replaced THEN keyset WHEN new_keyset < 0 THEN (SELECT min(version) FROM open_versions) ELSE nullif(new_keyset, 0) END
 		FROM o WHERE NOT o.removed AND r.key = o.resource_key),
 	told AS (INSERT INTO changes (payload) SELECT json_agg(json_build_object('i', resource_id, 'o', id, 's', state, 'd', removed))::text FROM o HAVING count(*) > 0)
-	SELECT id, fence, resource_id FROM o`
+	SELECT ` + rows.OperationColumns + ` FROM o`
 
 // endAll makes many ends. It needs no answer before its commit, so all of it is
-// one round trip; only one that comes alone is waited for, and if it needs more,
-// that is done in the same transaction.
+// one round trip; only one that comes alone and may need more is waited for, and
+// then that is done in the same transaction.
 func (t *tx) endAll(all []*ending) error {
-	n := len(all)
 	var id, state, etag []string
 	var fence, ended, keyset []int64
 	var removed, replaced []bool
@@ -388,24 +387,21 @@ func (t *tx) endAll(all []*ending) error {
 	t.told = true
 	t.do(lockOperations, id)
 	t.rows(endAll, []any{id, fence, state, columns[0], ended, removed, etag, replaced, columns[1], columns[2], columns[3], keyset}, func(sc scan) error {
-		var op, resource string
-		var held int64
-		if err := sc(&op, &held, &resource); err != nil {
+		var row rows.Operation
+		if err := sc(row.Columns()...); err != nil {
 			return err
 		}
-		for _, e := range all[:n] {
-			if e.end.Operation != op || e.end.Fence != held {
-				continue
+		o, err := row.Operation()
+		for _, e := range all {
+			if e.end.Operation == o.ID && e.end.Fence == o.Fence {
+				e.err = nil
+				t.changed(store.Change{ID: o.ResourceID, Operation: o.ID, State: o.State, Deleted: e.end.Removed})
+				t.ends = append(t.ends, o)
 			}
-			e.err = nil
-			change := store.Change{Operation: op, State: e.end.State, Deleted: e.end.Removed}
-			err := rows.ParseID(resource, &change.ID)
-			t.changed(change)
-			return err
 		}
-		return nil
+		return err
 	})
-	if len(all) > 1 {
+	if len(all) > 1 || all[0].end.Parentless && !all[0].end.Removed {
 		return nil
 	}
 	if err := t.flush(); err != nil || all[0].err == nil {

@@ -33,6 +33,8 @@ type tx struct {
 	conn    *pgxpool.Conn
 	batch   *pgx.Batch
 	changes []store.Change
+	// ends are operations as they are after the commit.
+	ends []core.Operation
 	// told says that one of the statements adds the changes to the feed.
 	told bool
 	// committing says that the commit has gone out: what comes of it may
@@ -99,6 +101,9 @@ func (t *tx) ended(err error) {
 			_, _ = t.conn.Exec(t.ctx, "ROLLBACK") // a broken connection has no transaction either
 		}
 	case len(t.changes) > 0:
+		for _, o := range t.ends { // before anybody is told to look
+			t.s.recent.add(o)
+		}
 		t.s.feed.committed()
 		if t.s.hint != nil {
 			t.s.hint(t.changes)
