@@ -45,3 +45,16 @@ func Taken(bucket string) error {
 func invalid(format string, args ...any) error {
 	return &outcome{phase: v1alpha1.PhaseFailed, text: fmt.Sprintf(format, args...), final: true}
 }
+
+// PhaseOf is the phase that an error asks for: Waiting or Failed, and empty for
+// one that is neither of [Waiting], [Refused] nor [ErrMoved].
+func PhaseOf(err error) v1alpha1.Phase {
+	var o *outcome
+	switch {
+	case errors.Is(err, ErrMoved):
+		return v1alpha1.PhaseFailed
+	case errors.As(err, &o):
+		return o.phase
+	}
+	return ""
+}
