@@ -107,7 +107,7 @@ type Operation struct {
 	// no such member and leaves open how a caller finds what was made; without
 	// it, and without a preview that names the resource, ours cannot.
 	Identifiers map[string]any `json:"identifiers,omitempty"`
-	Error  *Error         `json:"error,omitempty"`
+	Error       *Error         `json:"error,omitempty"`
 }
 
 // Answer is what came of a createOrUpdate or a delete: the resource as it is
