@@ -27,6 +27,13 @@
 {{- end -}}
 {{- $_ := set $config "extensions" $list -}}
 {{- end -}}
+{{- with .Values.server.memberClusters -}}
+{{- $list := list -}}
+{{- range . }}{{ $list = append $list (printf "%s=/etc/radial/clusters/%s/kubeconfig" .name .name) }}{{ end -}}
+{{- $_ := set $config "memberCluster" $list -}}
+{{- end -}}
+{{- with .Values.server.azure.scopes }}{{ $_ := set $config "azureScopes" . }}{{ end -}}
+{{- with .Values.server.azure.endpoint }}{{ $_ := set $config "azureEndpoint" . }}{{ end -}}
 {{- range $k, $v := .Values.server.config }}
 {{- if and (kindIs "map" $v) (hasKey $config $k) }}{{ $_ := set $config $k (merge (deepCopy $v) (get $config $k)) }}{{ else }}{{ $_ := set $config $k $v }}{{ end -}}
 {{- end -}}
@@ -58,7 +65,11 @@ spec:
     {{- end }}
   template:
     metadata:
-      labels: {{- include "radial.labels" . | nindent 8 }}
+      labels:
+        {{- include "radial.labels" . | nindent 8 }}
+        {{- if $root.Values.server.azure.workloadIdentity }}
+        azure.workload.identity/use: "true"
+        {{- end }}
       annotations:
         radapp.io/config-hash: {{ include "radial.config" $root | sha256sum | trunc 16 }}
         {{- with $root.Values.server.podAnnotations }}
@@ -120,9 +131,16 @@ spec:
             - {name: extension-{{ $i }}-token, mountPath: /etc/radial/extensions/{{ $i }}-token, readOnly: true}
             {{- end }}
             {{- end }}
+            {{- range $root.Values.server.memberClusters }}
+            - {name: cluster-{{ .name }}, mountPath: /etc/radial/clusters/{{ .name }}, readOnly: true}
+            {{- end }}
       volumes:
         - name: config
           configMap: {name: radial-server}
+        {{- range $root.Values.server.memberClusters }}
+        - name: cluster-{{ .name }}
+          secret: {secretName: {{ .kubeconfigSecret }}, defaultMode: 0440}
+        {{- end }}
         - name: tmp
           emptyDir: {sizeLimit: 1Gi}
         {{- if $sqlite }}
