@@ -252,3 +252,27 @@ func (r *real) base(text string) *Result {
 	q.Owner = core.GroupID("g").Resource("Microsoft.Resources/deploymentStacks", "s"+r.namespace)
 	return r.must(q)
 }
+
+// TestValidateAsks: what a dry run finds is said by validate, for nested
+// deployments too, and nothing is made.
+func TestValidateAsks(t *testing.T) {
+	r := newReal(t)
+	bad := `"svc":{"import":"k","type":"core/Service@v1","properties":{"metadata":{"name":"svc"},"spec":{"ports":[{"port":0}]}}}`
+	text := doc(`"resources":{` + cm("fine", `{"v":"1"}`, "") + `,` + module("m", `{}`, doc(`"resources":{`+bad+`}`), "") + `,
+		"later":{"import":"k","type":"core/ConfigMap@v1","properties":{"metadata":{"name":"[reference('fine').metadata.uid]"}}}}`)
+	v, err := r.e.Validate(t.Context(), r.request(text))
+	if !core.IsCode(err, CodeFailed) || !strings.HasPrefix(err.Error(), "resource m/svc (core/Service): ") || !strings.Contains(err.Error(), "spec.ports[0].port") {
+		t.Errorf("got %v", err)
+	}
+	if ids(v.Resources) != "fine m/svc" && ids(v.Resources) != "fine" || !slices.Equal(v.Unknown, []string{"later"}) {
+		t.Errorf("named %q, unknown %v", ids(v.Resources), v.Unknown)
+	}
+	if r.configMap("fine") != nil {
+		t.Error("validate made something")
+	}
+	// Deployed as it is, the fault is the same resource's, and the rest is made.
+	_, err = r.e.Deploy(t.Context(), r.request(text))
+	if err == nil || !strings.Contains(err.Error(), "resource m/svc (core/Service): ") || r.configMap("fine") == nil {
+		t.Errorf("got %v", err)
+	}
+}
