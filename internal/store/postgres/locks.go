@@ -23,8 +23,19 @@ const (
 	childrenName = "2"
 )
 
+// lockTimeout is set in transactions of many writes, from their first lock on: if
+// one of the writes has to wait for somebody else, the others shall not. It is
+// then made alone, and waits.
+const lockTimeout = `(SELECT set_config('lock_timeout', '100ms', true))`
+
 // lockNames takes locks; its parameters are names, and which are held alone.
-const lockNames = `SELECT CASE WHEN x THEN pg_advisory_xact_lock(h)::text ELSE pg_advisory_xact_lock_shared(h)::text END
+// lockNamesSoon is the same for many writes.
+const (
+	lockNames     = `SELECT ` + lockSorted
+	lockNamesSoon = `SELECT ` + lockTimeout + `, ` + lockSorted
+)
+
+const lockSorted = `CASE WHEN x THEN pg_advisory_xact_lock(h)::text ELSE pg_advisory_xact_lock_shared(h)::text END
 	FROM (SELECT left(n, 1) AS c, hashtextextended(n, 0) AS h, bool_or(x) AS x FROM unnest($1::text[], $2::bool[]) u (n, x) GROUP BY 1, 2 ORDER BY 1, 2) s`
 
 // lockOperation takes the resource of an operation.

@@ -235,6 +235,51 @@ func TestCrashedNumbers_D43(t *testing.T) {
 	}
 }
 
+// TestWaiting: a write that has to wait for another replica holds back no other
+// write of its process.
+func TestWaiting(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	dsn := pgtest.Database(t)
+	s := openAt(t, dsn)
+	write(t, s, planeID, core.GroupID("g"))
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := resource("g", "held")
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('0' || $1, 0))`, held.Key()); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Accept(ctx, store.Write{Resource: core.Resource{ID: held, State: core.StateSucceeded}, Expect: "*"})
+		done <- err
+	}()
+	for waits := false; !waits; {
+		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, s, resource("g", "free"))
+	select {
+	case err := <-done:
+		t.Fatalf("the write did not wait: %v", err)
+	default:
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // childHold leases an operation for an hour and waits to be killed.
 func childHold(dsn string) {
 	ctx := context.Background()

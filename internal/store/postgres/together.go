@@ -91,7 +91,7 @@ func (t *tx) acceptAll(all []*accepting) error {
 	for _, a := range all {
 		l.accept(a)
 	}
-	t.lock(l)
+	t.do(lockNamesSoon, l.names, l.alone)
 	standing, err := t.standings(all)
 	if err != nil {
 		return err
@@ -344,7 +344,7 @@ func optional(v any) *string {
 }
 
 // lockOperations takes the resources of operations.
-const lockOperations = `SELECT pg_advisory_xact_lock(h)::text FROM (
+const lockOperations = `SELECT ` + lockTimeout + `, pg_advisory_xact_lock(h)::text FROM (
 	SELECT hashtextextended('` + ownName + `' || resource_key, 0) AS h FROM operations WHERE id = ANY ($1::text[]) GROUP BY 1 ORDER BY 1) s`
 
 // endAll ends operations with their resources and tells of it, all in one

@@ -74,6 +74,7 @@ func Run(t *testing.T, open func(t *testing.T, o ...Option) store.Store) {
 		{"Outputs", outputCases},
 		{"List", listCases},
 		{"Graph", graphCases},
+		{"Together", togetherCases},
 		{"Dependents", dependentCases},
 		{"Keysets", keysetCases},
 		{"Audit", auditCases},
