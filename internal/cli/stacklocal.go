@@ -80,7 +80,7 @@ func (f *localFlags) open(s *session) (stackPlace, error) {
 		}
 		records = clusterrecords.New(clusterrecords.Options{Client: client, Namespace: f.record})
 	}
-	known, err := f.extensions.Open(registry.Options{Log: slog.New(slog.NewTextHandler(s.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	known, err := f.extensions.Open(registry.Options{Alone: true, Log: slog.New(slog.NewTextHandler(s.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
 		return nil, usagef("%w", err)
 	}

@@ -127,6 +127,9 @@ func (t *Target) guard(ctx context.Context) func() {
 
 // Preview implements extension.Target.
 func (t *Target) Preview(ctx context.Context, r extension.Resource) (extension.State, error) {
+	if r.Existing {
+		return t.found(r)
+	}
 	defer t.guard(ctx)()
 	s := t.specification(r)
 	// "/" asks for the name alone: all that there is to look at is there.
@@ -163,6 +166,22 @@ func (t *Target) Preview(ctx context.Context, r extension.Resource) (extension.S
 	}
 	withoutPlaceholders(state.Properties)
 	return state, nil
+}
+
+// found names a resource that is only read: what is said of it are its
+// identifiers.
+func (t *Target) found(r extension.Resource) (extension.State, error) {
+	raw, err := json.Marshal(r.Properties)
+	if err != nil {
+		return extension.State{}, core.Errorf(core.CodeInvalidTemplate, "the properties of a %s cannot be written as JSON: %w", r.Type, err)
+	}
+	t.mu.Lock()
+	place := t.configID
+	t.mu.Unlock()
+	raw = extension.Canonical(raw)
+	return extension.State{Properties: r.Properties, Ref: extension.Ref{
+		ID: extension.ResourceID(t.o.Extension, place, r.Type, raw), Type: r.Type, APIVersion: r.APIVersion, Identifiers: raw, ConfigID: place,
+	}}, nil
 }
 
 // namesIdentity reports whether a pointer says that an identifier is not known.

@@ -159,7 +159,11 @@ func (c carrier) fault(ctx context.Context, r *running, name string, err error) 
 	case codes.NotFound:
 		return &sdk.Error{Code: sdk.CodeNotFound, Message: s.Message()}
 	case codes.Unavailable:
-		return c.p.fault("ended while it was asked to %s (%v), %d times%s", name, r.why, tries, c.p.log.tail())
+		words := "; the server's log has what it said"
+		if c.p.o.Alone {
+			words = c.p.log.tail()
+		}
+		return c.p.fault("ended while it was asked to %s (%v), %d times%s", name, r.why, tries, words)
 	case codes.DeadlineExceeded:
 		return c.p.fault("did not answer %s within %s", name, c.p.o.CallTimeout)
 	case codes.ResourceExhausted:

@@ -90,6 +90,13 @@ func (l *logged) line(text string) {
 	l.log.Info("extension says", "line", text)
 }
 
+// forget begins the tail anew.
+func (l *logged) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = nil
+}
+
 // tail is the end of the output, as the end of an error's sentence.
 func (l *logged) tail() string {
 	l.mu.Lock()

@@ -58,6 +58,9 @@ type Options struct {
 	Env []string
 	// Log takes what it writes to standard output and error.
 	Log *slog.Logger
+	// Alone says that one user has the process to themselves: errors then tell its
+	// last words. Those of a shared one may be about what another user does.
+	Alone bool
 	// StartTimeout and CallTimeout are 0 for the usual ones.
 	StartTimeout, CallTimeout time.Duration
 	// Sleep waits between starts; nil is the clock's.
@@ -250,6 +253,7 @@ func (p *Process) start() (*running, error) {
 		return nil, p.fault("cannot be started: no directory for its socket: %w", err)
 	}
 	r := &running{dir: dir, at: time.Now(), ended: make(chan struct{})}
+	p.log.forget() // an error of this start tells what this start said
 	socket := filepath.Join(dir, "s")
 	if len(socket) > maxSocketPath {
 		_ = os.RemoveAll(dir)

@@ -152,7 +152,8 @@ func TestCrash(t *testing.T) {
 	}
 	log := &output{}
 	var p pauses
-	x := newRegistry(t, Options{Log: logger(log), Sleep: p.sleep}, Registration{Name: "Bad", Path: self, Env: map[string]string{faulty: "1"}})
+	bad := Registration{Name: "Bad", Path: self, Env: map[string]string{faulty: "1"}}
+	x := newRegistry(t, Options{Log: logger(log), Sleep: p.sleep, Alone: true}, bad)
 	to := target(t, x, extension.Scope{Extension: "Bad"}, nil)
 	process := x.Process("bad")
 
@@ -170,6 +171,11 @@ func TestCrash(t *testing.T) {
 	}
 	if process.Starts() != 4 {
 		t.Errorf("%d starts, want 4: 3 tries, the first on the process that ran", process.Starts())
+	}
+	// What a shared process says may be about another's resources.
+	_, err = target(t, newRegistry(t, Options{Log: logger(log), Sleep: p.sleep}, bad), extension.Scope{Extension: "Bad"}, nil).Apply(t.Context(), ask("Crash"))
+	if err == nil || strings.Contains(err.Error(), "panic") || !strings.Contains(err.Error(), "the server's log has what it said") {
+		t.Errorf("%v", err)
 	}
 	// It is no worse for others.
 	if _, err := to.Apply(t.Context(), ask("Plain")); err != nil {

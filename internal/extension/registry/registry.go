@@ -94,6 +94,9 @@ func (r Registration) Check() error {
 type Options struct {
 	// Base resolves what is not an extension of the registry: Kubernetes.
 	Base extension.Resolver
+	// Alone says that one user has the processes to themselves, see
+	// [local.Options].
+	Alone bool
 	// Log takes what processes write.
 	Log *slog.Logger
 	// Sleep waits between looks and attempts; nil is the clock's.
@@ -144,7 +147,7 @@ func New(registrations []Registration, o Options) (*Registry, error) {
 				env = append(env, k+"="+v)
 			}
 			slices.Sort(env)
-			e.process, err = local.New(local.Options{Name: r.Name, Path: r.Path, Args: r.Args, Env: env, Log: o.Log, CallTimeout: o.CallTimeout, Sleep: o.Sleep})
+			e.process, err = local.New(local.Options{Name: r.Name, Path: r.Path, Args: r.Args, Env: env, Log: o.Log, Alone: o.Alone, CallTimeout: o.CallTimeout, Sleep: o.Sleep})
 		}
 		if err != nil {
 			return nil, fmt.Errorf("extension %q: %w", r.Name, err)
