@@ -168,7 +168,7 @@ func TestCredentials_S20_S21(t *testing.T) {
 
 func TestRotationIsAskedOnce(t *testing.T) {
 	b := newBench(t)
-	aks := b.arm.AddCluster(t, armtest.ClusterID("c"), clustertest.Start(t).Config)
+	aks := b.arm.AddFront(t, armtest.ClusterID("c"), clustertest.Start(t).Config)
 	run := extension.WithSession(t.Context())
 	target := b.resolve(run, b.newResolver(), b.scope(aks.ID()))
 	if _, err := target.ConfigID(run); err != nil {
@@ -458,13 +458,13 @@ func TestOtherCluster_S32(t *testing.T) {
 
 	// A cluster that is replaced while a run goes on gets nothing of that run.
 	run := extension.WithSession(t.Context())
-	aks.Replace(t, clustertest.Start(t).Config)
-	target = b.resolve(run, b.newResolver(), b.scope(aks.ID()))
+	front := b.arm.AddFront(t, armtest.ClusterID("d"), clustertest.Start(t).Config)
+	target = b.resolve(run, b.newResolver(), b.scope(front.ID()))
 	if _, err := target.ConfigID(run); err != nil {
 		t.Fatal(err)
 	}
-	aks.Rotate(t)
-	aks.Replace(t, second.Config)
+	front.Rotate(t)
+	front.HandOut(armtest.Kubeconfig(t, second.Config))
 	_, err = target.Apply(run, configMap("late", nil))
 	wantError(t, err, extension.CodeWrongTarget, "replaced by another")
 
