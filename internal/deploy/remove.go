@@ -157,15 +157,61 @@ func (m *removal) own(ctx context.Context) error {
 	if err := r.enter(ctx); err != nil {
 		return err
 	}
-	operation, err := r.api.Delete(ctx, m.d.Resource, m.d.APIVersion)
+	operation := m.begun()
+	var err error
+	if operation == "" {
+		operation, err = r.deleteOwn(ctx, m.d.Resource, m.d.APIVersion)
+		if err == nil && operation != "" {
+			m.begin(operation)
+		}
+	}
 	r.leave()
-	if err != nil && !core.IsCode(err, core.CodeNotFound) {
+	if err != nil || operation == "" {
 		return err
 	}
-	if err != nil || operation == "" {
-		return nil
-	}
 	return r.end(ctx, operation)
+}
+
+// deleteOwn begins the deletion of a resource of the control plane. One that is
+// gone is no error; nor is one whose type is not known, of which nothing can be
+// stored, and a version that is not is no reason to keep a resource (D-6).
+func (r *run) deleteOwn(ctx context.Context, id core.ID, version string) (operation string, err error) {
+	operation, err = r.api.Delete(ctx, id, version)
+	if core.IsCode(err, core.CodeInvalidAPIVersion) && version != "" {
+		operation, err = r.api.Delete(ctx, id, "")
+	}
+	if core.IsCode(err, core.CodeNotFound) || core.IsCode(err, core.CodeInvalidResourceType) {
+		return "", nil
+	}
+	return operation, err
+}
+
+// begun is the operation that an attempt of this run before began for an entry,
+// "" for none: it is waited for, not begun anew, also when it failed.
+func (m *removal) begun() string {
+	r := m.f.r
+	before, ok := r.previous[m.d.Resource.Key()]
+	if !ok || r.q.Run == "" {
+		return ""
+	}
+	if h, err := readHandle(before); err == nil && h.Run == r.q.Run {
+		return h.Operation
+	}
+	return ""
+}
+
+// begin keeps the operation that deletes an entry.
+func (m *removal) begin(operation string) {
+	r := m.f.r
+	out, ok := r.previous[m.d.Resource.Key()]
+	h, err := readHandle(out)
+	if !ok || err != nil {
+		out = core.Output{ID: m.d.Resource, State: core.OutputMade, Managed: !r.q.Owner.IsZero()}
+		h = Handle{Ref: extension.Ref{ID: m.d.Resource, Type: m.d.Type, APIVersion: m.d.APIVersion}}
+	}
+	h.Run, h.Operation, h.Done, h.Error = r.q.Run, operation, false, nil
+	w := &row{out: out, handle: h}
+	r.rec.put(w.output())
 }
 
 // end waits for an operation of the control plane that deletes.

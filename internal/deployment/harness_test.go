@@ -83,6 +83,8 @@ type scripted struct {
 	mu      sync.Mutex
 	ran     []string
 	execute func(ctx context.Context, r recipe.Request) (recipe.Result, error)
+	// undo, when set, is what a deletion answers.
+	undo func(r recipe.Request) error
 }
 
 func (s *scripted) Execute(ctx context.Context, r recipe.Request) (recipe.Result, error) {
@@ -96,7 +98,15 @@ func (s *scripted) Execute(ctx context.Context, r recipe.Request) (recipe.Result
 	return recipe.Result{Values: map[string]any{"host": r.Resource.ID.Name() + ".example"}, Secrets: map[string]any{"password": "made-for-" + r.Resource.ID.Name()}}, nil
 }
 
-func (s *scripted) Delete(context.Context, recipe.Request) error { return nil }
+func (s *scripted) Delete(_ context.Context, r recipe.Request) error {
+	s.mu.Lock()
+	undo := s.undo
+	s.mu.Unlock()
+	if undo != nil {
+		return undo(r)
+	}
+	return nil
+}
 
 func (s *scripted) runs() []string {
 	s.mu.Lock()

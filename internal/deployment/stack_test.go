@@ -8,6 +8,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/recipe"
 )
 
 const stacks = group + "/providers/Microsoft.Resources/deploymentStacks"
@@ -312,5 +315,40 @@ func TestStack_undeletable_S53(t *testing.T) {
 	}
 	if _, err := maps.Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("S-30: %v", err)
+	}
+}
+
+// A deletion that an operation of the control plane fails at is tried a few times,
+// and then ends; the next update tries again (S-53).
+func TestStack_childFails_S53(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t)
+	template := `{` + head + `,` + p.k8s() + `,"resources":{
+	 "cache":{"type":"Applications.Datastores/redisCaches","apiVersion":"2023-10-01-preview","name":"stuck","properties":{"environment":"[resourceId('Applications.Core/environments','default')]"}},
+	 "m":{"import":"k8s","type":"core/ConfigMap@v1","properties":{"metadata":{"name":"m"}}}}}`
+	p.apply("shop", stackBody(template, ""), "succeeded")
+	tried := 0
+	p.recipes.mu.Lock()
+	p.recipes.undo = func(recipe.Request) error {
+		p.recipes.mu.Lock()
+		defer p.recipes.mu.Unlock()
+		tried++
+		return core.Errorf(core.CodeRecipeDeletion, "the cache is in use elsewhere")
+	}
+	p.recipes.mu.Unlock()
+	got := p.apply("shop", stackBody(p.maps(""), ""), "failed")
+	if listed(got, "deletedResources") != "m" || listed(got, "failedResources") != "stuck" || listed(got, "resources") != "stuck" || !strings.Contains(text(at(got.body, "properties", "error", "message")), "in use elsewhere") {
+		t.Errorf("S-53: %s", got.raw)
+	}
+	p.recipes.mu.Lock()
+	n := tried
+	p.recipes.undo = nil
+	p.recipes.mu.Unlock()
+	if n < 2 || n > 10 {
+		t.Errorf("S-53: its deletion was tried %d times", n)
+	}
+	got = p.apply("shop", stackBody(p.maps(""), ""), "succeeded")
+	if listed(got, "deletedResources") != "stuck" || listed(got, "resources") != "" {
+		t.Errorf("S-53: %s", got.raw)
 	}
 }

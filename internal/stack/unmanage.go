@@ -3,8 +3,11 @@ package stack
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/radial-project/radial/internal/core"
@@ -28,7 +31,9 @@ func (r *run) unmanage(ctx context.Context, gone []Managed, action Action) (wait
 	}
 	r.phase(StateUnmanage, fmt.Sprintf("%s %s", verb, count(len(gone))))
 	left := gone
-	for pass, idle := 1, 0; len(left) > 0; pass++ {
+	// One that waited goes on in the pass in which it did.
+	first := r.passes(action)
+	for pass, idle := first, first-1; len(left) > 0; pass++ {
 		done, still, waiting, err := r.pass(ctx, left, action, pass)
 		if err != nil {
 			return false, nil, err
@@ -47,8 +52,10 @@ func (r *run) unmanage(ctx context.Context, gone []Managed, action Action) (wait
 			if err := r.save(ctx, StateUnmanage); err != nil {
 				return false, nil, err
 			}
-			idle = 0
-			continue
+			if pass == 1 || pass > first { // else they were gone before it waited
+				idle = 0
+				continue
+			}
 		}
 		if idle++; len(left) == 0 || idle >= r.o.Passes || !hopeful(left) {
 			break
@@ -76,8 +83,8 @@ func (r *run) pass(ctx context.Context, left []Managed, action Action, n int) (d
 		return nil, nil, false, err
 	}
 	q := r.request(fmt.Sprintf("%s-%s-%d", r.next.ID.Name(), action, n), text)
-	q.Run = fmt.Sprintf("%s/%s/%d", r.q.Run, action, n)
-	q.Previous, q.Record, q.Park = r.s.Journal(), r.s.Note, false
+	q.Run = r.passRun(action, n)
+	q.Previous, q.Record = r.s.Journal(), r.s.Note
 	res, err := r.o.Engine.Deploy(ctx, q)
 	if stopped(ctx, err) {
 		return nil, nil, false, err
@@ -110,6 +117,30 @@ func (r *run) pass(ctx context.Context, left []Managed, action Action, n int) (d
 		still = append(still, m)
 	}
 	return done, still, false, nil
+}
+
+// passRun names the run of one pass: what a pass has begun it does not begin again.
+func (r *run) passRun(action Action, n int) string {
+	return fmt.Sprintf("%s/%s/%d", r.q.Run, action, n)
+}
+
+// passes is the number of the pass to begin with: the last of which the journal
+// tells, since an attempt before waited in it.
+func (r *run) passes(action Action) int {
+	last := 1
+	prefix := strings.TrimSuffix(r.passRun(action, 0), "0")
+	for _, o := range r.s.Journal() {
+		var h deploy.Handle
+		if json.Unmarshal(o.Handle, &h) != nil {
+			continue
+		}
+		if text, ok := strings.CutPrefix(h.Run, prefix); ok {
+			if n, err := strconv.Atoi(text); err == nil {
+				last = max(last, n)
+			}
+		}
+	}
+	return last
 }
 
 // hopeful reports whether another try may help at least one.

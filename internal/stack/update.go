@@ -2,6 +2,7 @@ package stack
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"time"
 
@@ -117,8 +118,8 @@ func known(record Record, journal []core.Output) []Managed {
 	list := append([]Managed(nil), record.Resources...)
 	have := setOf(list, ofManaged)
 	policies := setOf(record.Policies, ofManaged)
-	for _, a := range deploy.JournalAffected(journal) {
-		if a.ID == "" {
+	for n, a := range deploy.JournalAffected(journal) {
+		if a.ID == "" || !mayExist(journal[n], a) {
 			continue
 		}
 		if _, ok := policies.find(a); ok {
@@ -135,6 +136,18 @@ func known(record Record, journal []core.Output) []Managed {
 	}
 	sortManaged(list)
 	return list
+}
+
+// mayExist reports whether what an entry is about may be there because of the
+// stack. An object that was planned and perhaps made carries the stack's mark when
+// it was, and is deleted by that alone. A resource of the control plane has no
+// mark: one that no write is known of may be anybody's.
+func mayExist(o core.Output, a deploy.Affected) bool {
+	if o.State == core.OutputMade || a.Scope != nil {
+		return true
+	}
+	var h deploy.Handle
+	return json.Unmarshal(o.Handle, &h) == nil && h.Operation != ""
 }
 
 // made are the entries of a journal whose resources are known to be made.
