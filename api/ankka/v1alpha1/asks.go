@@ -13,6 +13,8 @@ import (
 
 // IdentityAsk is for an identity in the cloud for a Kubernetes ServiceAccount
 // of the subject's namespace.
+//
+// +kubebuilder:object:generate=false
 type IdentityAsk struct{ ServiceAccount string }
 
 // Parameters of the request.
@@ -29,6 +31,8 @@ func ParseIdentityAsk(p map[string]string) (IdentityAsk, error) {
 
 // IdentityAnswer is the identity and the annotations that bind the
 // ServiceAccount to it, which the operator copies as they are (C-89).
+//
+// +kubebuilder:object:generate=false
 type IdentityAnswer struct {
 	Identity                  string
 	ServiceAccountAnnotations map[string]string
@@ -56,6 +60,8 @@ func ParseIdentityAnswer(o map[string]string) (IdentityAnswer, error) {
 // SecretAccessAsk says which secrets of the account the identity may keep
 // (write, read and remove) and which it may only read. The entries are prefixes
 // of secret ids, since a service names its secrets when it runs.
+//
+// +kubebuilder:object:generate=false
 type SecretAccessAsk struct {
 	Identity  string
 	Own, Read []string
@@ -80,6 +86,8 @@ func ParseSecretAccessAsk(p map[string]string) (SecretAccessAsk, error) {
 
 // SecretSyncAsk is for a Secret of the subject's namespace kept in step with
 // secrets of the account: its entries by name, each with the id of its secret.
+//
+// +kubebuilder:object:generate=false
 type SecretSyncAsk struct {
 	SecretName string
 	Entries    map[string]string
@@ -109,6 +117,8 @@ func ParseSecretSyncAsk(p map[string]string) (SecretSyncAsk, error) {
 }
 
 // SecretSyncAnswer is the entry generation that the Secret holds.
+//
+// +kubebuilder:object:generate=false
 type SecretSyncAnswer struct{ EntryGeneration int64 }
 
 // Outputs of the answer.
@@ -124,6 +134,8 @@ func ParseSecretSyncAnswer(o map[string]string) (SecretSyncAnswer, error) {
 }
 
 // BucketAsk is for a bucket.
+//
+// +kubebuilder:object:generate=false
 type BucketAsk struct {
 	// Purpose is PurposeService or PurposeBackup.
 	Purpose string
@@ -195,6 +207,8 @@ func ParseBucketAsk(p map[string]string) (BucketAsk, error) {
 }
 
 // BucketAnswer is a bucket and how it is reached.
+//
+// +kubebuilder:object:generate=false
 type BucketAnswer struct{ Bucket, Endpoint, Region string }
 
 // Outputs of the answer.
@@ -211,6 +225,8 @@ func ParseBucketAnswer(o map[string]string) (BucketAnswer, error) {
 
 // CredentialAsk is for a credential by which identity reaches bucket, in the
 // named Secret. Its generation is spec.credentialGeneration.
+//
+// +kubebuilder:object:generate=false
 type CredentialAsk struct{ Bucket, Identity, SecretName string }
 
 // Parameters of the request.
@@ -226,6 +242,8 @@ func ParseCredentialAsk(p map[string]string) (CredentialAsk, error) {
 }
 
 // CredentialAnswer names the Secret; the credential is nowhere else.
+//
+// +kubebuilder:object:generate=false
 type CredentialAnswer struct{ SecretName string }
 
 // Outputs of the answer.
@@ -241,6 +259,8 @@ func ParseCredentialAnswer(o map[string]string) (CredentialAnswer, error) {
 }
 
 // WrappingKeyAsk is that identity may wrap with the installation's key.
+//
+// +kubebuilder:object:generate=false
 type WrappingKeyAsk struct{ Identity, Key string }
 
 // Parameters of the request.
@@ -256,6 +276,8 @@ func ParseWrappingKeyAsk(p map[string]string) (WrappingKeyAsk, error) {
 }
 
 // WrappingKeyAnswer is the key.
+//
+// +kubebuilder:object:generate=false
 type WrappingKeyAnswer struct{ Key string }
 
 // Outputs of the answer.

@@ -82,6 +82,8 @@ func OutputNames(kind string) []string { return slices.Clone(keySets[kind].outpu
 
 // A FormError says in which ways a request or an answer is not of its kind's
 // form, in words a member can read. It repeats no value that was given.
+//
+// +kubebuilder:object:generate=false
 type FormError struct {
 	Kind string
 	// Answer tells that the outputs are meant, not the parameters.
