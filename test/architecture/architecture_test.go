@@ -133,3 +133,48 @@ func TestPureRooms(t *testing.T) {
 		}
 	}
 }
+
+// A stack reaches clusters by the deployments engine alone: neither it nor
+// anything that it imports knows a client of Kubernetes. Forms of its records are
+// rooms of their own, behind its contract.
+func TestStacksReachNoCluster_S34(t *testing.T) {
+	all := imports(t)
+	var reach func(room string, seen map[string]bool)
+	reach = func(room string, seen map[string]bool) {
+		if seen[room] {
+			return
+		}
+		seen[room] = true
+		for _, i := range all[room] {
+			reach(i, seen)
+		}
+	}
+	seen := map[string]bool{}
+	reach("stack", seen)
+	if !seen["deploy"] || !seen["template"] {
+		t.Fatalf("internal/stack reaches only %v: has it moved?", seen)
+	}
+	for room := range seen {
+		if within(room, "extension/kubernetes", "scope", "server", "store", "stack/local", "stack/clusterrecords") {
+			t.Errorf("S-34: internal/stack reaches internal/%s", room)
+		}
+		files, err := filepath.Glob(filepath.Join("..", "..", "internal", filepath.FromSlash(room), "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range files {
+			if strings.HasSuffix(p, "_test.go") {
+				continue
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range f.Imports {
+				if name, _ := strconv.Unquote(i.Path.Value); strings.HasPrefix(name, "k8s.io/") || strings.HasPrefix(name, "sigs.k8s.io/controller-runtime") {
+					t.Errorf("S-34: internal/%s, which stacks reach, imports %s", room, name)
+				}
+			}
+		}
+	}
+}
