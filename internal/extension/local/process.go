@@ -314,11 +314,11 @@ func (p *Process) run(cmd *exec.Cmd, r *running) error {
 		}
 		r.why = err
 		p.died(r)
-		close(r.ended)
+		_ = os.RemoveAll(r.dir)
 		if p.ctx.Err() == nil {
 			p.log.log.Warn("extension ended", "pid", r.pid, "why", err)
 		}
-		_ = os.RemoveAll(r.dir)
+		close(r.ended)
 	}()
 	err := <-started
 	if err == nil {

@@ -52,14 +52,41 @@ func TestMain(m *testing.M) {
 
 // output is everything that a process wrote.
 type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+	mu   sync.Mutex
+	b    bytes.Buffer
+	more chan struct{} // closed by the next write
 }
 
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.more != nil {
+		close(o.more)
+		o.more = nil
+	}
 	return o.b.Write(p)
+}
+
+// await waits until text was written.
+func (o *output) await(t *testing.T, text string) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		o.mu.Lock()
+		if o.more == nil {
+			o.more = make(chan struct{})
+		}
+		all, more := o.b.String(), o.more
+		o.mu.Unlock()
+		if strings.Contains(all, text) {
+			return
+		}
+		select {
+		case <-more:
+		case <-late:
+			t.Fatalf("%q was not written:\n%s", text, all)
+		}
+	}
 }
 
 func (o *output) String() string {

@@ -67,7 +67,7 @@ func (misbehaved) CreateOrUpdate(ctx context.Context, s sdk.Specification) (sdk.
 		hidden, _ := s.Config["hidden"].(string)
 		said := fmt.Sprintf("config %v, properties %v, as base64 %s", s.Config, s.Properties, base64.StdEncoding.EncodeToString([]byte(secret)))
 		fmt.Fprintln(os.Stderr, said)
-		fmt.Fprintf(os.Stderr, "and in two lines: %s\n%s\n", secret, hidden)
+		fmt.Fprintf(os.Stderr, "and in two lines: %s\n%s\nthat is all\n", secret, hidden)
 		return sdk.Answer{}, &sdk.Error{Code: "Refused", Message: said, Target: "/properties/name",
 			Details: []sdk.ErrorDetail{{Code: "Detail", Message: "with " + secret, Target: "/config/password"}}, Inner: map[string]any{"config": s.Config}}
 	case "Operation", "OperationFails", "Anonymous", "Lost":
