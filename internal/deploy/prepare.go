@@ -224,7 +224,7 @@ func (n *node) nameBefore(ctx context.Context) error {
 	if p == nil {
 		return nil
 	}
-	id, known, err := n.f.plan.ExtensionIDIn(n.res, nil, p.namespace)
+	id, known, props, unknown, err := n.f.plan.KnownExtension(n.res, p.namespace)
 	if err != nil && p.target == nil {
 		return nil // its scope may know the namespace, once it is there
 	}
@@ -234,10 +234,6 @@ func (n *node) nameBefore(ctx context.Context) error {
 	n.id = id
 	if p.target == nil {
 		return nil
-	}
-	props, unknown, err := n.f.plan.Known(n.res)
-	if err != nil {
-		return err
 	}
 	if len(unknown) == 0 {
 		concealSecret(ctx, n.res.Type, props)

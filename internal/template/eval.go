@@ -155,11 +155,14 @@ func (e *runtimeAt) Error() string {
 }
 func (e *runtimeAt) Unwrap() error { return e.err }
 
+// pointerEscape writes a name as a segment of a JSON pointer.
+var pointerEscape = strings.NewReplacer("~", "~0", "/", "~1")
+
 func (e *evaluator) join(pointer, key string) string {
 	if e.unknown == nil {
 		return ""
 	}
-	return pointer + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+	return pointer + "/" + pointerEscape.Replace(key)
 }
 
 func (e *evaluator) object(n *node, pointer string) (any, error) {

@@ -250,33 +250,46 @@ func (p *Plan) ExtensionID(r *Resource, rt Runtime) (id ExtensionID, known bool,
 // ExtensionIDIn is ExtensionID with the namespace to use where neither body nor
 // import names one: that of the scope's target.
 func (p *Plan) ExtensionIDIn(r *Resource, rt Runtime, namespace string) (id ExtensionID, known bool, err error) {
+	if rt == nil {
+		id, known, _, _, err = p.KnownExtension(r, namespace)
+		return id, known, err
+	}
 	if r.Extension == nil {
 		return id, false, r.Errorf("%s is of no import", r.Symbol)
 	}
-	var props, config map[string]any
-	config = r.Extension.Config
-	if rt != nil {
-		if config, err = p.Configuration(r.Extension, rt); err == nil {
-			props, err = p.Properties(r, rt)
-		}
-	} else {
-		var unknown []string
-		props, unknown, err = p.Known(r)
-		for _, u := range unknown {
-			switch u {
-			case "", "/metadata", "/metadata/name", "/metadata/namespace", "/name", "/namespace", "/id":
-				return id, false, err
-			}
-		}
-		if r.Extension.isUnknown("/namespace") && lookup(asMap(lookup(props, "metadata")), "namespace") == nil {
-			return id, false, err
-		}
+	config, err := p.Configuration(r.Extension, rt)
+	if err != nil {
+		return id, false, err
 	}
+	props, err := p.Properties(r, rt)
 	if err != nil {
 		return id, false, err
 	}
 	id, err = p.identity(r, config, props, namespace)
 	return id, err == nil, p.secrets.Error(err)
+}
+
+// KnownExtension is what is known of a resource of an import before the
+// deployment: its id, if known says so, and its properties as [Plan.Known] has
+// them. It evaluates them once.
+func (p *Plan) KnownExtension(r *Resource, namespace string) (id ExtensionID, known bool, props map[string]any, unknown []string, err error) {
+	if r.Extension == nil {
+		return id, false, nil, nil, r.Errorf("%s is of no import", r.Symbol)
+	}
+	if props, unknown, err = p.Known(r); err != nil {
+		return id, false, nil, nil, err
+	}
+	for _, u := range unknown {
+		switch u {
+		case "", "/metadata", "/metadata/name", "/metadata/namespace", "/name", "/namespace", "/id":
+			return id, false, props, unknown, nil
+		}
+	}
+	if r.Extension.isUnknown("/namespace") && lookup(asMap(lookup(props, "metadata")), "namespace") == nil {
+		return id, false, props, unknown, nil
+	}
+	id, err = p.identity(r, r.Extension.Config, props, namespace)
+	return id, err == nil, props, unknown, p.secrets.Error(err)
 }
 
 func asMap(v any) map[string]any {
