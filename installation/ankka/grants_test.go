@@ -232,6 +232,35 @@ func each(n int, f func(int)) {
 	wg.Wait()
 }
 
+// The control plane describes services and projects, and may ask for what a
+// template holds; it answers nothing, and ends no request.
+func TestGrants_ControlPlane_C50(t *testing.T) {
+	w := cluster(t)
+	got, want := map[grant]bool{}, table([]string{
+		"ankka.thinkmorestupidless.com/cloudresources get list watch create patch",
+		"ankka.thinkmorestupidless.com/ankkaservices get list watch create patch delete",
+		"ankka.thinkmorestupidless.com/ankkaprojects get list watch create patch delete",
+	})
+	a := ankkatest.ControlPlane
+	for _, r := range everything(t, w) {
+		if r.Group != v1alpha1.Group {
+			continue
+		}
+		for _, verb := range slices.Concat(verbs, furtherVerbs) {
+			resource, sub, _ := strings.Cut(r.Resource, "/")
+			review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: a.User(), Groups: a.Groups(),
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: v1alpha1.Namespace(project), Verb: verb, Group: r.Group, Resource: resource, Subresource: sub}}}
+			if err := w.Admin.Create(t.Context(), &review); err != nil {
+				t.Fatal(err)
+			}
+			if review.Status.Allowed {
+				got[grant{r.Group, r.Resource, "", verb}] = true
+			}
+		}
+	}
+	diff(t, "C-50: the control plane", got, want)
+}
+
 // As the accounts themselves see it: the rules in their own tokens' eyes.
 func TestGrants_Rules_C47(t *testing.T) {
 	w := cluster(t)

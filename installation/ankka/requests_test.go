@@ -444,3 +444,54 @@ func TestRequests_LongDetail_C152(t *testing.T) {
 		t.Errorf("C-152: %d bytes are left", len(got))
 	}
 }
+
+// Since when the present spec stands is what the API server notes of it: an
+// apply that changes nothing, a word on the object and the provider's status
+// leave it, a new generation moves it.
+func TestRequests_AskedAt_C146(t *testing.T) {
+	w := cluster(t)
+	operator, provider := ankkatest.Connect(t, w.As(t, operatorUser)), ankkatest.Connect(t, w.As(t, providerUser))
+	u := ask(owner(t, w, "asked"), v1alpha1.KindBucketCredential)
+	r := &v1alpha1.CloudResource{}
+	get := func() time.Time {
+		t.Helper()
+		if err := provider.Get(t.Context(), client.ObjectKeyFromObject(u), r); err != nil {
+			t.Fatal(err)
+		}
+		return v1alpha1.AskedAt(r)
+	}
+	// The notes have whole seconds: only in another one can they differ.
+	nextSecond := func() { <-time.After(time.Until(time.Now().Truncate(time.Second).Add(1100 * time.Millisecond))) }
+	if err := apply(t.Context(), operator, u); err != nil {
+		t.Fatal(err)
+	}
+	first := get()
+	if !first.Equal(r.CreationTimestamp.Time) || !v1alpha1.SaidAt(r).IsZero() {
+		t.Errorf("C-146: asked at %v, made at %v, said at %v", first, r.CreationTimestamp, v1alpha1.SaidAt(r))
+	}
+	nextSecond()
+	if err := apply(t.Context(), operator, u); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Admin.Patch(t.Context(), u.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"a":"b"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	get()
+	r.Status = v1alpha1.CloudResourceStatus{ObservedGeneration: 1, Phase: v1alpha1.PhaseWaiting, Detail: "working"}
+	if err := provider.Status().Update(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if again := get(); !again.Equal(first) {
+		t.Errorf("C-146: asked at %v, and nothing was asked since %v", again, first)
+	}
+	if said := v1alpha1.SaidAt(r); !said.After(first) {
+		t.Errorf("C-146: said at %v, asked at %v", said, first)
+	}
+	u.Object["spec"].(map[string]any)["credentialGeneration"] = int64(2)
+	if err := apply(t.Context(), operator, u); err != nil {
+		t.Fatal(err)
+	}
+	if second := get(); !second.After(first) || r.Generation != 2 {
+		t.Errorf("C-146: generation %d was asked for at %v, the first at %v", r.Generation, second, first)
+	}
+}
