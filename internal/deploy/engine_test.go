@@ -182,6 +182,21 @@ func TestFailures_S43(t *testing.T) {
 	}
 }
 
+// TestOutputsThatFail: those of the root are told apart from a failed resource;
+// those of a nested deployment are that deployment's failure.
+func TestOutputsThatFail_S43(t *testing.T) {
+	s := newSeat(t)
+	out := `"outputs":{"o":{"type":"string","value":"[fail('broken')]"}}`
+	if err := s.refused(doc(`"resources":{`+cm("a", `{}`, "")+`},`+out), "broken"); !IsOutputs(err) {
+		t.Errorf("got %v", err)
+	}
+	s.base.Run = "run-2"
+	err := s.refused(doc(`"resources":{`+module("m", `{}`, doc(`"resources":{},`+out), "")+`,`+cm("b", `{}`, `"dependsOn":["m"]`)+`}`), "broken; not made because of it: b")
+	if IsOutputs(err) || !core.IsCode(err, CodeFailed) || !strings.HasPrefix(err.Error(), "deployment m (Microsoft.Resources/deployments): ") {
+		t.Errorf("S-43: got %v", err)
+	}
+}
+
 // TestOneBound holds the resources of two nested deployments and the root's to
 // one bound.
 func TestOneBound_S43(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/radial-project/radial/internal/conceal"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/template"
@@ -87,6 +88,7 @@ func (f *frame) nameAll(ctx context.Context) error {
 		if errors.Is(n.err, extension.ErrNotServed) && !n.onlyExisting() {
 			n.err = nil
 		}
+		n.err = conceal.From(ctx).Error(n.err)
 	}
 	return nil
 }

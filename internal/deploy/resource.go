@@ -112,6 +112,10 @@ func (n *node) deploy(ctx context.Context) error {
 	if err == errWaiting || ctx.Err() != nil {
 		return err
 	}
+	var o *outputsError
+	if errors.As(err, &o) {
+		err = o.error // to the run as a whole, a resource that failed
+	}
 	done := Nested{ID: n.res.ID, Path: child.path, State: core.StateSucceeded, Outputs: child.outputs, Started: started, Ended: r.e.o.Now()}
 	if err != nil {
 		done.State, done.Outputs = core.StateFailed, nil

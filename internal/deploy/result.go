@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/radial-project/radial/internal/conceal"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/template"
 )
@@ -109,6 +110,10 @@ func (r *run) result(ctx context.Context, err error) (*Result, error) {
 		res.Waiting, err = true, nil
 	case errors.Is(err, errBelow):
 		err = r.root.failure()
+	case IsOutputs(err):
+		err = &outputsError{conceal.From(ctx).Error(err)}
+	default:
+		err = conceal.From(ctx).Error(err)
 	}
 	if err != nil {
 		res.Outputs = nil
