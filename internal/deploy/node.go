@@ -395,7 +395,7 @@ func (n *node) apply(ctx context.Context, o template.ResourceOptions) error {
 		return err
 	}
 	concealSecret(ctx, n.res.Type, props)
-	s, err := n.place.target.Apply(ctx, extension.Resource{Type: n.res.Type, APIVersion: n.res.APIVersion, Properties: props, Owner: r.q.Owner, UID: n.reference().UID})
+	s, err := n.place.target.Apply(extension.WithSlot(ctx, r.leave, r.enter), extension.Resource{Type: n.res.Type, APIVersion: n.res.APIVersion, Properties: props, Owner: r.q.Owner, UID: n.reference().UID})
 	n.place.hide(s.Secret)
 	if err == nil || s.Ref.UID != "" {
 		n.settle(s.Ref)

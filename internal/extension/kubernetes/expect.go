@@ -122,23 +122,33 @@ func defines(o *unstructured.Unstructured) (schema.GroupKind, expectedKind, bool
 // await looks a kind up; one that a definition of the same run will bring is
 // waited for. Discovery has no watch, so this asks again after growing pauses.
 func (c *Cluster) await(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionKind, kind, error) {
-	deadline := time.Now().Add(c.o.ReadyTimeout)
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		found, k, err := c.lookup(ctx, gvk)
-		if err == nil || !isNotServed(err) {
-			return found, k, err
-		}
-		if _, ok := c.expectsKind(ctx, gvk); !ok {
-			return gvk, kind{}, err
-		}
-		if time.Now().After(deadline) {
-			return gvk, kind{}, core.Errorf(extension.CodeNotReady, "cluster %q does not serve the kind %s of %s yet, after %s, though a definition of it was deployed: look at that definition's versions and conditions",
-				c.name, gvk.Kind, gvk.GroupVersion(), c.o.ReadyTimeout)
-		}
-		if err := wait(ctx, pause); err != nil {
-			return gvk, kind{}, c.fault(ctx, err, "discover", gvk.GroupVersion().String())
-		}
+	found, k, err := c.lookup(ctx, gvk)
+	if err == nil || !isNotServed(err) {
+		return found, k, err
 	}
+	if _, ok := c.expectsKind(ctx, gvk); !ok {
+		return gvk, kind{}, err
+	}
+	deadline := time.Now().Add(c.o.ReadyTimeout)
+	err = extension.Idle(ctx, func() error {
+		for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+			var err error
+			if found, k, err = c.lookup(ctx, gvk); err == nil || !isNotServed(err) {
+				return err
+			}
+			if _, ok := c.expectsKind(ctx, gvk); !ok {
+				return err
+			}
+			if time.Now().After(deadline) {
+				return core.Errorf(extension.CodeNotReady, "cluster %q does not serve the kind %s of %s yet, after %s, though a definition of it was deployed: look at that definition's versions and conditions",
+					c.name, gvk.Kind, gvk.GroupVersion(), c.o.ReadyTimeout)
+			}
+			if err := wait(ctx, pause); err != nil {
+				return c.fault(ctx, err, "discover", gvk.GroupVersion().String())
+			}
+		}
+	})
+	return found, k, err
 }
 
 // errNotComing is the cause of the end of a wait for what was not made.
@@ -162,8 +172,10 @@ func (t *Target) awaitNamespace(ctx context.Context, name string, c *coming) (co
 		}
 	}()
 	a := addressed{gvk: gvk, kind: kind{resource: "namespaces"}, client: t.c.dynamic.Resource(namespaces), object: o, what: describe(gvk, "", name)}
-	err = t.follow(ctx, a, nil, func(seen *unstructured.Unstructured) (bool, error) {
-		return seen != nil && seen.GetDeletionTimestamp() == nil, nil
+	err = extension.Idle(ctx, func() error {
+		return t.follow(ctx, a, nil, func(seen *unstructured.Unstructured) (bool, error) {
+			return seen != nil && seen.GetDeletionTimestamp() == nil, nil
+		})
 	})
 	switch {
 	case err != nil && context.Cause(ctx) == errNotComing:
