@@ -80,8 +80,8 @@ type Record struct {
 
 // Script makes calls fail.
 type Script struct {
-	// Op and Project choose the calls; empty is every one.
-	Op, Project string
+	// Op chooses the calls; empty is every one.
+	Op string
 	// Times is how many calls it is for; 0 is all until it is replaced.
 	Times int
 	// Phase is Waiting or Failed, with Text; empty is a fault of the cloud with
@@ -128,13 +128,14 @@ type Account struct {
 		Access  map[string]v1alpha1.SecretAccessAsk
 		Records []Record
 	}
-	scripts []Script
+	// scripts are by project.
+	scripts map[string][]*Script
 }
 
 // NewAccount is an account in memory, or in a file if path is not empty: then
 // it goes on where it was.
 func NewAccount(path string) (*Account, error) {
-	a := &Account{path: path, now: time.Now}
+	a := &Account{path: path, now: time.Now, scripts: map[string][]*Script{}}
 	st := &a.state
 	if path != "" {
 		raw, err := os.ReadFile(path)
@@ -170,11 +171,14 @@ func (a *Account) Hook(f func(op string, done bool)) {
 	a.hook = f
 }
 
-// Script replaces what is scripted.
-func (a *Account) Script(scripts ...Script) {
+// Script replaces what is scripted for a project's calls.
+func (a *Account) Script(project string, scripts ...Script) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.scripts = slices.Clone(scripts)
+	a.scripts[project] = nil
+	for _, s := range scripts {
+		a.scripts[project] = append(a.scripts[project], &s)
+	}
 }
 
 // Records are all so far.
@@ -296,9 +300,8 @@ func (a *Account) arrive(c Call) (Script, func(string, bool)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.record(Record{Event: "call", Op: c.Op, Subject: c.Request.Subject, ID: c.Name})
-	for i := range a.scripts {
-		s := &a.scripts[i]
-		if s.Times < 0 || s.Op != "" && s.Op != c.Op || s.Project != "" && s.Project != c.Request.Subject.Project {
+	for _, s := range a.scripts[c.Request.Subject.Project] {
+		if s.Times < 0 || s.Op != "" && s.Op != c.Op {
 			continue
 		}
 		if s.Times > 0 {

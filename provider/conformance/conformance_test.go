@@ -1,0 +1,305 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/common/expfmt"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/radial-project/radial/api/ankka/v1alpha1"
+	"github.com/radial-project/radial/internal/clustertest"
+	"github.com/radial-project/radial/provider"
+	"github.com/radial-project/radial/provider/scripted"
+)
+
+var (
+	external      = flag.String("external", "", "kubeconfig of a cluster that runs the provider to be tried, with the ANKKA_CLOUD_* variables of its installation in the environment")
+	unimplemented = flag.String("unimplemented", "", "kinds, comma-separated, that the provider says it does not serve")
+	namePrefix    = flag.String("name-prefix", "conformance", "start of buckets' names")
+	limit         = flag.Duration("limit", 5*time.Minute, "how long an answer of an external provider may take")
+	keep          = flag.Bool("keep", false, "leave the namespaces that scenarios made")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	clustertest.Main(m)
+}
+
+func newClient(c *rest.Config) (client.WithWatch, error) {
+	s := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
+		return nil, err
+	}
+	c = rest.CopyConfig(c)
+	c.QPS = -1
+	return client.NewWithWatch(c, client.Options{Scheme: s})
+}
+
+// TestExternal_C136_C137_C138_C139 tries the provider of a cluster that runs
+// one. Without -external it is skipped; with it and without the variables it
+// fails.
+func TestExternal_C136_C137_C138_C139(t *testing.T) {
+	if *external == "" {
+		t.Skip("-external names no kubeconfig")
+	}
+	w, err := externalWorld(os.LookupEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := Run(t.Context(), w, Scenarios())
+	for _, r := range results {
+		t.Run(strings.ReplaceAll(r.Name, " ", "_"), func(t *testing.T) {
+			switch r.Verdict {
+			case Failed:
+				t.Error(strings.Join(r.Failures, "\n"))
+			case Skipped, NotImplemented:
+				t.Skip(strings.Join(r.Skips, "; "))
+			case Passed:
+				for _, s := range r.Skips {
+					t.Log("step skipped:", s)
+				}
+			}
+		})
+	}
+	text, err := Report(w, results)
+	fmt.Println(text)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// externalWorld reads what an installation is from the environment.
+func externalWorld(lookup func(string) (string, bool)) (*World, error) {
+	var missing []string
+	value := func(name string, needed bool) string {
+		v, ok := lookup(name)
+		if needed && (!ok || v == "") {
+			missing = append(missing, name)
+		}
+		return v
+	}
+	s := provider.Settings{Provider: value("ANKKA_CLOUD_PROVIDER", true), Account: value("ANKKA_CLOUD_ACCOUNT", true),
+		Location: value("ANKKA_CLOUD_LOCATION", true), KMSKey: value("ANKKA_CLOUD_KMS_KEY", false)}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("the suite does not know what to try: %s must be set to what the installation under test names", strings.Join(missing, ", "))
+	}
+	w := &World{Settings: s, NamePrefix: *namePrefix, Limit: *limit, Keep: *keep}
+	if *unimplemented != "" {
+		w.Unimplemented = strings.Split(*unimplemented, ",")
+	}
+	for _, k := range w.Unimplemented {
+		if !v1alpha1.KnownKind(k) {
+			return nil, fmt.Errorf("-unimplemented: %q is no kind", k)
+		}
+	}
+	c, err := clientcmd.BuildConfigFromFlags("", *external)
+	if err != nil {
+		return nil, err
+	}
+	w.Client, err = newClient(c)
+	return w, err
+}
+
+func TestExternalNeedsVariables_C139(t *testing.T) {
+	all := map[string]string{"ANKKA_CLOUD_PROVIDER": "p", "ANKKA_CLOUD_ACCOUNT": "a", "ANKKA_CLOUD_LOCATION": "l"}
+	for name := range all {
+		_, err := externalWorld(func(n string) (string, bool) { v, ok := all[n]; return v, ok && n != name })
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}
+
+// A suite of which every scenario was skipped, or that saw nothing, is no pass.
+func TestReport_C139(t *testing.T) {
+	w := &World{}
+	for name, results := range map[string][]Result{
+		"Nothing":     nil,
+		"SkippedOnly": {{Verdict: Skipped}, {Verdict: NotImplemented}},
+		"OneFailed":   {{Verdict: Passed}, {Verdict: Failed}},
+	} {
+		if _, err := Report(w, results); err == nil {
+			t.Errorf("%s passes", name)
+		}
+	}
+	if got := w.one(t.Context(), Scenario{Name: "sees nothing", Rules: []string{"C-139"}, run: func(*T) {}}); got.Verdict != Failed {
+		t.Errorf("a scenario that sees nothing is %s", got.Verdict)
+	}
+}
+
+// running is a provider under test, in this process, under a minted token of
+// the shipped grant.
+type running struct {
+	options provider.Options
+	account *scripted.Account
+	audit   *Audit
+	logs    buffer
+	cancel  context.CancelFunc
+	ended   chan error
+}
+
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func (r *running) start(parent context.Context) {
+	ctx, cancel := context.WithCancel(parent)
+	r.cancel, r.ended = cancel, make(chan error, 1)
+	go func() { r.ended <- provider.Run(ctx, r.options) }()
+}
+
+func (r *running) stop() error {
+	r.cancel()
+	return <-r.ended
+}
+
+// output is all that the provider has said: logs and metrics.
+func (r *running) output() string {
+	var b strings.Builder
+	b.WriteString(r.logs.String())
+	families, err := ctrlmetrics.Registry.Gather()
+	if err != nil {
+		b.WriteString(err.Error())
+	}
+	for _, f := range families {
+		_, _ = expfmt.MetricFamilyToText(&b, f)
+	}
+	return b.String()
+}
+
+// world runs a scripted provider, honest if lie is empty, and answers what
+// scenarios need to try it.
+func world(t *testing.T, lie string) *World {
+	t.Helper()
+	in := install(t)
+	name := "scripted"
+	if lie != "" {
+		name += "-" + lie
+	}
+	account, err := scripted.NewAccount("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{account: account, audit: &Audit{}}
+	config := in.token(t)
+	config.Wrap(r.audit.Wrap)
+	r.options = provider.Options{
+		Cloud: scripted.Cloud{Account: account}, Config: config,
+		Settings: provider.Settings{Provider: name, Account: "acme-test", Location: "Nowhere-1", KMSKey: "keys/wrap", RotationGrace: 2 * time.Second, Installation: "under-test"},
+		Log:      slog.New(slog.NewJSONHandler(&r.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Recheck:  2 * time.Second, SyncInterval: 200 * time.Millisecond, RetryMin: 20 * time.Millisecond, RetryMax: 200 * time.Millisecond,
+	}
+	if lie != "" {
+		if err := scripted.Lie(&r.options, lie); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.start(context.Background())
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Errorf("the provider ended: %v", err)
+		}
+	})
+	return &World{Client: in.admin, Settings: r.options.Settings, NamePrefix: "acme", Limit: 60 * time.Second, Keep: true,
+		Scripted: &Scripted{Account: account, Audit: r.audit, Output: r.output, Restart: func(context.Context) error {
+			if err := r.stop(); err != nil {
+				return err
+			}
+			r.start(context.Background())
+			return nil
+		}}}
+}
+
+// The honest scripted provider does all that the contract wants.
+func TestScripted_C3_C5_C6_C10_C60_C65_C66_C67_C69_C70_C71_C72_C73_C74_C78_C82_C87_C88_C91_C93_C94_C95_C97_C98_C99_C100_C101_C102_C103_C104_C105_C106_C116_C117_C118_C119_C120_C121_C122_C123_C124_C125_C126_C132_C134_C135_C143_C144_C147_C148_C151_C152(t *testing.T) {
+	w := world(t, "")
+	results := Run(t.Context(), w, Scenarios())
+	text, err := Report(w, results)
+	t.Log("\n" + text)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, r := range results {
+		if r.Verdict != Passed || len(r.Skips) > 0 {
+			t.Errorf("%s: %s, skipped %v", r.Name, r.Verdict, r.Skips)
+		}
+	}
+}
+
+// Each dishonest provider is named by a scenario, and by the rule that it
+// breaks.
+func TestLiars(t *testing.T) {
+	for lie, caught := range map[string]struct{ scenario, rule string }{
+		scripted.LieStaleCopy:         {"a credential is offered once, however often it is asked for", "C-95"},
+		scripted.LieReadsSecret:       {"a credential is offered once, however often it is asked for", "C-5"},
+		scripted.LiePhaseBehind:       {"an identity is answered", "C-91"},
+		scripted.LieEndsEarly:         {"a raised generation rotates the credential", "C-124"},
+		scripted.LieNeverEnds:         {"a Secret that is there is left as it is", "C-119"},
+		scripted.LieAdoptsBucket:      {"a bucket held by someone else is Failed and left alone", "C-88"},
+		scripted.LieOverwritesSecret:  {"a Secret that is there is left as it is", "C-118"},
+		scripted.LieSecretInDetail:    {"a credential is offered once, however often it is asked for", "C-100"},
+		scripted.LieIgnoresMove:       {"what was made in another account or location is not served", "C-102"},
+		scripted.LieTakesAnyParameter: {"parameters are a closed set", "C-74"},
+		scripted.LieAlwaysRecovered:   {"a service's bucket is answered under its name", "C-147"},
+		scripted.LieLongDetail:        {"the cloud's refusals are told, and tried again", "C-152"},
+		scripted.LieReissues:          {"a raised generation rotates the credential", "C-122"},
+	} {
+		t.Run(lie+" "+strings.Replace(caught.rule, "C-", "C", 1), func(t *testing.T) {
+			t.Parallel()
+			w := world(t, lie)
+			w.Limit = 8 * time.Second
+			var one []Scenario
+			for _, s := range Scenarios() {
+				if s.Name == caught.scenario {
+					one = append(one, s)
+				}
+			}
+			results := Run(t.Context(), w, one)
+			if len(results) != 1 {
+				t.Fatalf("there is no scenario %q", caught.scenario)
+			}
+			if r := results[0]; r.Verdict != Failed || !strings.Contains("\n"+strings.Join(r.Failures, "\n"), "\n"+caught.rule+":") {
+				t.Errorf("the liar is not named: %s is %s, with %q", r.Name, r.Verdict, r.Failures)
+			} else {
+				t.Logf("named by %q: %q", r.Name, r.Failures)
+			}
+		})
+	}
+	if n := len(scripted.Lies()); n < 6 {
+		t.Errorf("%d lies", n)
+	}
+}
