@@ -152,7 +152,6 @@ func TestOddExtension_S47(t *testing.T) {
 		fmt.Sprint(a.Config) != "map[deep:map[n:1] url:https://x]" {
 		t.Errorf("answered %+v", a)
 	}
-	last := map[string]bool{}
 	for _, text := range []string{string(mustJSON(s.j.previous())), string(mustJSON(res))} {
 		if strings.Contains(text, "not-for-keeping") {
 			t.Errorf("a secret is kept: %s", text)
@@ -162,7 +161,8 @@ func TestOddExtension_S47(t *testing.T) {
 		t.Errorf("the journal: %v", s.j.previous())
 	}
 	// Another attempt of the run makes nothing; another run knows its rows again.
-	target.made, last = map[string]bool{}, target.made
+	last := target.made
+	target.made = map[string]bool{}
 	q.Previous = s.j.previous()
 	if _, err := s.e.Deploy(t.Context(), q); err == nil || len(target.made) > 0 {
 		t.Errorf("made again: %v, %v", target.made, err) // reading a, which is not there, fails

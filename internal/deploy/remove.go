@@ -18,8 +18,6 @@ type removal struct {
 	f   *frame
 	d   *template.Deletion
 	out Affected
-	// left says that it waits for an operation of the control plane.
-	left bool
 }
 
 func newRemoval(f *frame, d *template.Deletion) *removal {

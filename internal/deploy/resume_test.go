@@ -134,7 +134,7 @@ func TestKilledAnywhere_S45(t *testing.T) {
 							}
 							return nil
 						}
-						res, err := s.play(sc, park, func() {
+						_, err := s.play(sc, park, func() {
 							s.w.before, s.w.after = kill, nil
 							if late {
 								s.w.before, s.w.after = dead, kill
@@ -155,7 +155,8 @@ func TestKilledAnywhere_S45(t *testing.T) {
 							}
 						}
 						s.w.take()
-						if res, err = s.attempt(s.of(sc, park)); err != nil {
+						res, err := s.attempt(s.of(sc, park))
+						if err != nil {
 							t.Fatalf("killed at call %d (late %t): the next attempt: %v", at, late, err)
 						}
 						if diff := cmp.Diff(want, s.end(res)); diff != "" {

@@ -72,9 +72,6 @@ type frame struct {
 type placing struct {
 	mu sync.Mutex
 	p  *place
-	// err is why it could not be reached before the start; it is tried again
-	// when what it depends on is made.
-	err error
 }
 
 // mostResources bounds one run: what ten of the largest templates make. The
