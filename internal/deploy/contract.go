@@ -89,7 +89,8 @@ type Event struct {
 	Symbol string `json:"symbol,omitempty"`
 	Type   string `json:"type,omitempty"`
 	ID     string `json:"id,omitempty"`
-	// Operation is Create, Read, Delete, Action or EvaluateDeploymentOutput.
+	// Operation is Create, Read (of what exists), Delete or
+	// EvaluateDeploymentOutput.
 	Operation string `json:"operation"`
 	// State is Running, Succeeded, Failed, Canceled or NotRun.
 	State    string        `json:"state"`
@@ -135,11 +136,23 @@ func (a Affected) Key() string {
 	if a.Scope == nil {
 		return strings.ToLower(a.ID)
 	}
+	if id, ok := a.Carried(); ok {
+		return id
+	}
 	id := a.ID
 	if x, err := template.ParseExtensionID(a.ID); err == nil {
 		id = x.Key()
 	}
 	return a.Scope.Key() + id
+}
+
+// Carried is the id in the graph of a resource of an extension that is a program
+// of its own, as a key; ok is false for others. What identifies such a resource
+// only its extension knows, so that its id in the template may hold no more than
+// its symbol: two modules may have one symbol, and a symbol may be renamed.
+func (a Affected) Carried() (key string, ok bool) {
+	key = strings.ToLower(a.Output)
+	return key, strings.HasPrefix(key, "/planes/"+extension.Plane+"/")
 }
 
 // Scope is the scope of a resource as it is kept and answered. Type is one of
@@ -180,7 +193,10 @@ type Result struct {
 	Resources []Affected
 	// Deleted is the answer to deletedResources; one that failed has Error.
 	Deleted []Affected
-	// Journal are the entries that the inventory should hold now.
+	// Journal are the entries of this run as the inventory has them now, in the
+	// order of the templates. What Previous has beyond them is the owner's to
+	// delete ([Engine.Delete]); a deployment without owner drops it when it
+	// succeeds.
 	Journal []core.Output
 	// Deployments are the nested ones, by path.
 	Deployments []Nested

@@ -16,7 +16,10 @@ type ResourceAPI interface {
 	// it: {id, name, type, properties, …}.
 	Preview(ctx context.Context, id core.ID, apiVersion string, body map[string]any) (map[string]any, error)
 	// Put creates or replaces (with patch: merges into) a resource. operation is
-	// "" when the answer is final, else what to wait for.
+	// "" when the answer is final, else what to wait for. A write that is made
+	// again for the same running operation, while the first is under way, answers
+	// the first one's operation: the attempt that began it may have had no time to
+	// record it.
 	Put(ctx context.Context, id core.ID, apiVersion string, body map[string]any, patch bool) (resource map[string]any, operation string, err error)
 	// Delete deletes; a resource that is gone is no error.
 	Delete(ctx context.Context, id core.ID, apiVersion string) (operation string, err error)
