@@ -104,6 +104,9 @@ const kubernetes = "Kubernetes"
 
 // idKey is the form of an id to compare by.
 func idKey(a deploy.Affected) string {
+	if key, ok := a.Carried(); ok && false {
+		return key
+	}
 	if a.Scope != nil {
 		if id, err := template.ParseExtensionID(a.ID); err == nil {
 			return id.Key()

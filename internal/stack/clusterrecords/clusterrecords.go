@@ -217,6 +217,8 @@ type session struct {
 	secret  *corev1.Secret
 	doc     stack.Document
 	removed bool
+	// later writes what became of resources, nil when nothing waits.
+	later *time.Timer
 
 	stop, stopped chan struct{}
 }
@@ -271,7 +273,14 @@ func (s *session) write(ctx context.Context, change func(*stack.Document)) error
 		return nil
 	}
 	next, secret := s.doc, s.secret.DeepCopy()
-	if change != nil {
+	if change != nil || s.later != nil {
+		if s.later != nil {
+			s.later.Stop()
+			s.later = nil
+		}
+		if change == nil {
+			change = func(*stack.Document) {}
+		}
 		change(&next)
 		packed, err := next.Pack()
 		if err != nil {
@@ -320,9 +329,40 @@ func (s *session) update(ctx context.Context, secret *corev1.Secret) (*corev1.Se
 	}
 }
 
+// Note keeps what is planned at once, and what became of it a moment later, with
+// what comes until then: a Secret is written whole. What a killed process did not
+// get to note was planned, so that it is found by the stack's mark on it.
 func (s *session) Note(ctx context.Context, put []core.Output, drop []core.ID) error {
-	return s.write(ctx, func(d *stack.Document) { d.Journal = stack.Noted(d.Journal, put, drop) })
+	s.mu.Lock()
+	known := map[string]bool{}
+	for _, o := range s.doc.Journal {
+		known[o.ID.Key()] = true
+	}
+	late := len(drop) == 0
+	for _, o := range put {
+		late = late && known[o.ID.Key()]
+	}
+	if !late {
+		s.mu.Unlock()
+		return s.write(ctx, func(d *stack.Document) { d.Journal = stack.Noted(d.Journal, put, drop) })
+	}
+	defer s.mu.Unlock()
+	if cause := context.Cause(s.ctx); cause != nil {
+		return cause
+	}
+	s.doc.Journal = stack.Noted(s.doc.Journal, put, drop)
+	if s.later == nil {
+		s.later = time.AfterFunc(gather, func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), s.r.o.Lease/4)
+			defer cancel()
+			_ = s.write(ctx, func(*stack.Document) {}) // a lost lock ends the session's context
+		})
+	}
+	return nil
 }
+
+// gather is how long outcomes wait for each other.
+const gather = 500 * time.Millisecond
 
 func (s *session) Save(ctx context.Context, r stack.Record) error {
 	return s.write(ctx, func(d *stack.Document) { d.Record = r })
@@ -349,6 +389,16 @@ func (s *session) Remove(ctx context.Context) error {
 func (s *session) Close() error {
 	close(s.stop)
 	<-s.stopped
+	s.mu.Lock()
+	waits := s.later != nil
+	s.mu.Unlock()
+	if waits && s.ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), s.r.o.Lease/4)
+		defer cancel()
+		if err := s.write(ctx, nil); err != nil && !core.IsCode(err, core.CodeFenced) {
+			return err
+		}
+	}
 	defer s.cancel(errors.New("the session is closed"))
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,7 +4,9 @@
 // The file is JSON, one member for each stack. It is replaced whole, so that a
 // reader sees one state or the next; a lock file beside it, flocked, lets one
 // process change it at a time. The kernel frees that lock however the process
-// ends.
+// ends. While an update runs, what the engine notes is appended to a second file
+// beside it, which goes with the update; after a process was killed the next one
+// takes it up.
 package filerecords
 
 import (
@@ -12,6 +14,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -66,7 +69,7 @@ func (r *Records) write(f file) (err error) {
 			err = core.Errorf(core.CodeUnavailable, "the records of stacks cannot be written: %w", err)
 		}
 	}()
-	raw, err := json.MarshalIndent(f, "", " ")
+	raw, err := json.Marshal(f)
 	if err != nil {
 		return err
 	}
@@ -130,18 +133,94 @@ func (r *Records) Open(ctx context.Context, id core.ID) (stack.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := r.read()
-	if err == nil {
-		s := &session{records: r, ctx: ctx, lock: lock, doc: stack.Document{Record: stack.Record{ID: id}}}
-		raw, ok := f.Stacks[id.Key()]
-		if !ok {
-			return s, nil
-		}
-		if s.doc, err = stack.Decode(raw); err == nil {
-			return s, nil
+	s := &session{records: r, ctx: ctx, lock: lock, doc: stack.Document{Record: stack.Record{ID: id}}}
+	if err := s.load(id); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// note is one line of the file of notes.
+type note struct {
+	Stack string        `json:"stack"`
+	Put   []core.Output `json:"put,omitempty"`
+	Drop  []core.ID     `json:"drop,omitempty"`
+}
+
+// load reads the document, and over it the notes of a process that was killed. To
+// take one up twice does no harm: the last word on an entry stays the last.
+func (s *session) load(id core.ID) (err error) {
+	if s.all, err = s.records.read(); err != nil {
+		return err
+	}
+	if raw, ok := s.all.Stacks[id.Key()]; ok {
+		if s.doc, err = stack.Decode(raw); err != nil {
+			return err
 		}
 	}
-	return nil, errors.Join(err, unlock(lock))
+	path := s.records.path + ".notes"
+	if s.notes, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600); err != nil {
+		return core.Errorf(core.CodeUnavailable, "the notes of an update cannot be kept: %w", err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return core.Errorf(core.CodeUnavailable, "the notes of an update cannot be read: %w", err)
+	}
+	whole := raw[:bytes.LastIndexByte(raw, '\n')+1] // the last line may be half a one
+	for line := range bytes.Lines(whole) {
+		var n note
+		if err := json.Unmarshal(line, &n); err != nil {
+			return core.Errorf(core.CodeInternal, "%s does not hold the notes of an update: %w", path, err)
+		}
+		if err := s.take(id, n); err != nil {
+			return err
+		}
+	}
+	if len(raw) == 0 {
+		return nil
+	}
+	return s.store() // those of other stacks too, whose updates were killed
+}
+
+// take puts a note into the document that it is of.
+func (s *session) take(id core.ID, n note) error {
+	if n.Stack == id.Key() {
+		s.doc.Journal = stack.Noted(s.doc.Journal, n.Put, n.Drop)
+		return nil
+	}
+	d := stack.Document{}
+	if raw, ok := s.all.Stacks[n.Stack]; ok {
+		var err error
+		if d, err = stack.Decode(raw); err != nil {
+			return err
+		}
+	} else if err := d.Record.ID.UnmarshalText([]byte(n.Stack)); err != nil {
+		return err
+	}
+	d.Journal = stack.Noted(d.Journal, n.Put, n.Drop)
+	raw, err := d.Encode()
+	s.all.Stacks[n.Stack] = raw
+	return err
+}
+
+// store writes all documents, and then the notes are not needed any more.
+func (s *session) store() error {
+	if s.removed {
+		delete(s.all.Stacks, s.doc.Record.ID.Key())
+	} else if s.doc.Record.State != "" || len(s.doc.Journal) > 0 {
+		raw, err := s.doc.Encode()
+		if err != nil {
+			return err
+		}
+		s.all.Stacks[s.doc.Record.ID.Key()] = raw
+	}
+	if err := s.records.write(s.all); err != nil {
+		return err
+	}
+	if err := s.notes.Truncate(0); err != nil {
+		return core.Errorf(core.CodeUnavailable, "the notes of an update cannot be taken away: %w", err)
+	}
+	return nil
 }
 
 func (r *Records) lock(id core.ID) (*os.File, error) {
@@ -178,9 +257,12 @@ type session struct {
 	records *Records
 	ctx     context.Context
 	lock    *os.File
+	notes   *os.File
 
-	mu  sync.Mutex
-	doc stack.Document
+	mu      sync.Mutex
+	all     file
+	doc     stack.Document
+	removed bool
 }
 
 func (s *session) Context() context.Context { return s.ctx }
@@ -197,45 +279,51 @@ func (s *session) Journal() []core.Output {
 	return slices.Clone(s.doc.Journal)
 }
 
-// change writes what f makes of the document.
-func (s *session) change(f func(*stack.Document)) error {
+// Note appends: an update of thousands of resources notes them many times.
+func (s *session) Note(_ context.Context, put []core.Output, drop []core.ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := s.doc
-	f(&next)
-	raw, err := next.Encode()
+	raw, err := json.Marshal(note{s.doc.Record.ID.Key(), put, drop})
+	if err == nil {
+		_, err = s.notes.Write(append(raw, '\n'))
+	}
+	if err == nil {
+		err = s.notes.Sync()
+	}
 	if err != nil {
-		return err
+		return core.Errorf(core.CodeUnavailable, "the notes of an update cannot be written: %w", err)
 	}
-	all, err := s.records.read()
-	if err != nil {
-		return err
-	}
-	all.Stacks[next.Record.ID.Key()] = raw
-	if err := s.records.write(all); err != nil {
-		return err
-	}
-	s.doc = next
+	s.doc.Journal = stack.Noted(s.doc.Journal, put, drop)
 	return nil
 }
 
-func (s *session) Note(_ context.Context, put []core.Output, drop []core.ID) error {
-	return s.change(func(d *stack.Document) { d.Journal = stack.Noted(d.Journal, put, drop) })
-}
-
 func (s *session) Save(_ context.Context, r stack.Record) error {
-	return s.change(func(d *stack.Document) { d.Record = r })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doc.Record = r
+	return s.store()
 }
 
 func (s *session) Remove(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all, err := s.records.read()
-	if err != nil {
-		return err
-	}
-	delete(all.Stacks, s.doc.Record.ID.Key())
-	return s.records.write(all)
+	s.removed = true
+	return s.store()
 }
 
-func (s *session) Close() error { return unlock(s.lock) }
+// Close gives the lock back, with the notes in their document.
+func (s *session) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	if s.notes != nil {
+		if at, seek := s.notes.Seek(0, io.SeekEnd); seek == nil && at > 0 {
+			err = s.store()
+		}
+		if err == nil {
+			err = os.Remove(s.notes.Name())
+		}
+		err = errors.Join(err, s.notes.Close())
+	}
+	return errors.Join(err, unlock(s.lock))
+}

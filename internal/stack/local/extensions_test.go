@@ -13,7 +13,7 @@ import (
 // A stack of another extension's resources, from a laptop: what the template no
 // longer names goes, what it names stays; the record has no secret, which is
 // supplied anew to delete.
-func TestLocal_extension_S29_S47_S57(t *testing.T) {
+func TestLocal_extension_S29_S35_S47_S57(t *testing.T) {
 	l := newLaptop(t)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "files")
@@ -73,6 +73,16 @@ func TestLocal_extension_S29_S47_S57(t *testing.T) {
 	}
 	if after, err := os.Stat(filepath.Join(site, "b.txt")); err != nil || !after.ModTime().Equal(before.ModTime()) {
 		t.Errorf("S-29: b was made anew: %v", err)
+	}
+
+	// S-35: another symbol for the same file is the same resource.
+	renamed, err := os.ReadFile(template("b", "c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.must(append([]string{"apply", "site", "-f", l.file("r.json", strings.Replace(string(renamed), `"b": {"import"`, `"other": {"import"`, 1)), "-p", parameter}, supplied...)...)
+	if got := files(); got != "b c" {
+		t.Errorf("S-35: after the symbol was renamed there are %s, want b c", got)
 	}
 
 	// Without the passphrase nothing is deleted; with it, all.
