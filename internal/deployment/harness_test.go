@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,7 +58,9 @@ type plane struct {
 	// before sees the targets' calls.
 	resolver extension.Resolver
 	authz    func(ctx context.Context, who auth.Identity, act auth.Act) error
-	handler  func(http.Handler) http.Handler
+	// door, when set, asks who calls; token is sent where a test names none.
+	door  func(db *sqlite.Store, broker *feed.Broker) auth.Options
+	token string
 }
 
 // syncBuffer is a log that a test reads.
@@ -160,6 +163,12 @@ func (p *plane) start() {
 	if err != nil {
 		fail(err)
 	}
+	var decides atomic.Pointer[auth.Authorizer]
+	if p.door != nil {
+		p.authz = func(ctx context.Context, who auth.Identity, act auth.Act) error {
+			return decides.Load().Allow(ctx, who, act)
+		}
+	}
 	s, err := server.New(ctx, server.Options{
 		Store: db, Feed: broker, Sealer: sealer, Recipes: p.recipes, Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Deployments: server.DeploymentOptions{
@@ -171,8 +180,11 @@ func (p *plane) start() {
 		fail(err)
 	}
 	var h http.Handler = s
-	if p.handler != nil {
-		h = p.handler(s)
+	if p.door != nil {
+		o := p.door(db, broker)
+		o.Canonical = s.Types().Canonical
+		decides.Store(auth.NewAuthorizer(o))
+		h = auth.Handler(s, o)
 	}
 	web := httptest.NewServer(h)
 	p.url = web.URL
@@ -208,6 +220,9 @@ func (p *plane) send(method, path, body string, header ...string) answer {
 		p.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
+	if p.token != "" {
+		r.Header.Set("Authorization", "Bearer "+p.token)
+	}
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
