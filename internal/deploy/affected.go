@@ -18,6 +18,9 @@ func JournalAffected(journal []core.Output) []Affected {
 			continue
 		}
 		a := Affected{ID: h.ID, Type: h.Ref.Type, APIVersion: h.Ref.APIVersion, Identifiers: h.Ref.Identifiers, Output: o.ID.String(), Symbol: o.LocalID}
+		if !h.Ref.ID.IsZero() {
+			a.Output = h.Ref.ID.String()
+		}
 		if h.own() {
 			a.ID, a.Identifiers = h.Ref.ID.String(), nil
 		} else {

@@ -232,7 +232,7 @@ func (n *node) plan() error {
 		h.Scope, _ = n.place.kept()
 		h.ID = n.id.String()
 		if id.IsZero() { // its target knows only when it is made
-			id = extension.ResourceID(h.Scope.Extension, answeredScope(h.Scope).Key(), n.res.Type, mustJSON(map[string]string{"id": h.ID}))
+			id = extension.ResourceID(h.Scope.Extension, answeredScope(h.Scope).Key(), n.res.Type, mustJSON(map[string]string{"id": h.ID, "at": n.name()}))
 		}
 	}
 	r.mu.Lock()

@@ -61,7 +61,7 @@ func (r *run) remove(ctx context.Context) error {
 	made := map[string]string{}
 	r.root.walk(func(n *node) {
 		if n.made {
-			made[n.planned().Key()] = n.name()
+			made[n.known().Key()] = n.name()
 		}
 	})
 	errs, notRun := runGraph(ctx, needs, r.parallel(), func(ctx context.Context, i int) error {
@@ -258,6 +258,9 @@ func (m *removal) extension(ctx context.Context, made map[string]string) error {
 	m.out.Scope = p.answered()
 	if _, config := p.kept(); len(config) > 0 {
 		m.out.Config = config
+	}
+	if !strings.EqualFold(x.Provider, providerKubernetes) && len(ref.Identifiers) > 0 {
+		m.out.Output = extension.ResourceID(x.Provider, ref.ConfigID, m.d.Type, ref.Identifiers).String()
 	}
 	if name := made[m.out.Key()]; name != "" {
 		return m.d.Errorf("%s is deployed too, by %s: a resource is deployed or deleted, not both", m.d.Text(), name)

@@ -137,11 +137,8 @@ func (a Affected) scopeKey() string {
 
 // affected is the node as results have it.
 func (n *node) affected() Affected {
-	a := n.planned()
+	a := n.known()
 	h := n.row.handle
-	if a.Output = h.Ref.ID.String(); a.Output == "" {
-		a.Output = n.row.out.ID.String()
-	}
 	a.Identifiers = h.Ref.Identifiers
 	if n.res.Extension != nil {
 		a.Identity = &Identity{ConfigID: h.Ref.ConfigID, UID: h.Ref.UID}
@@ -149,11 +146,24 @@ func (n *node) affected() Affected {
 	}
 	for _, m := range n.requires() {
 		if m.made {
-			a.DependsOn = append(a.DependsOn, m.planned().Key())
+			a.DependsOn = append(a.DependsOn, m.known().Key())
 		}
 	}
 	slices.Sort(a.DependsOn)
 	a.DependsOn = slices.Compact(a.DependsOn)
+	return a
+}
+
+// known is planned with the id in the graph that the resource has by now, which
+// of some extensions is known only when it is made.
+func (n *node) known() Affected {
+	a := n.planned()
+	if n.row == nil {
+		return a
+	}
+	if a.Output = n.row.handle.Ref.ID.String(); a.Output == "" {
+		a.Output = n.row.out.ID.String()
+	}
 	return a
 }
 

@@ -104,7 +104,7 @@ const kubernetes = "Kubernetes"
 
 // idKey is the form of an id to compare by.
 func idKey(a deploy.Affected) string {
-	if key, ok := a.Carried(); ok && false {
+	if key, ok := a.Carried(); ok {
 		return key
 	}
 	if a.Scope != nil {
