@@ -23,6 +23,7 @@ import (
 	"github.com/radial-project/radial/internal/clustertest"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/deployment"
+	"github.com/radial-project/radial/internal/dynamic"
 	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/extension/kubernetes"
 	"github.com/radial-project/radial/internal/feed"
@@ -54,7 +55,9 @@ type plane struct {
 	log       *syncBuffer
 	db        *sqlite.Store
 	recipes   *scripted
-	stop      func()
+	// engine runs recipes in the place of the scripted ones when it is set.
+	engine dynamic.Recipes
+	stop   func()
 	// before sees the targets' calls.
 	resolver extension.Resolver
 	authz    func(ctx context.Context, who auth.Identity, act auth.Act) error
@@ -169,8 +172,12 @@ func (p *plane) start() {
 			return decides.Load().Allow(ctx, who, act)
 		}
 	}
+	var recipes dynamic.Recipes = p.recipes
+	if p.engine != nil {
+		recipes = p.engine
+	}
 	s, err := server.New(ctx, server.Options{
-		Store: db, Feed: broker, Sealer: sealer, Recipes: p.recipes, Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Store: db, Feed: broker, Sealer: sealer, Recipes: recipes, Loopback: p.door == nil, Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Deployments: server.DeploymentOptions{
 			Resolver: p.resolver, Base: extension.Scope{Cluster: "local"}, Authorize: p.authz,
 			Link: deployment.Links(deployment.LinkOptions{Developer: true, Fetcher: oci.New(oci.Options{AllowFiles: true})}),
