@@ -43,6 +43,10 @@ func beyondOf(columns, join string) string {
 		SELECT ` + columns + ` FROM reached CROSS JOIN resources r ON r.key = reached.key` + join
 }
 
+// besideMost bounds the graphs that are read on two connections: with more nodes
+// what both hold at once would be most of a small server's memory.
+const besideMost = 20_000
+
 // Graph implements [store.Reader]: three statements on one snapshot for what
 // belongs to root, and three more when edges lead beyond, however many
 // resources there are.
@@ -182,7 +186,7 @@ func (s *Store) draw(ctx context.Context, snapshot [2]*sql.Tx, d *rules.Drawing,
 		flush()
 		return err
 	}
-	if snapshot[0] == snapshot[1] {
+	if snapshot[0] == snapshot[1] || d.Len() > besideMost {
 		return rows.First(edges(), outputs())
 	}
 	var beside sync.WaitGroup

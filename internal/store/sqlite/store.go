@@ -114,7 +114,7 @@ func Open(ctx context.Context, path string, o Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, s.fault("opened", err)
 	}
-	if s.reads, err = sql.Open("sqlite", dsn(path, "query_only(1)", "cache_size(-8000)")); err != nil {
+	if s.reads, err = sql.Open("sqlite", dsn(path, "query_only(1)", "cache_size(-4000)")); err != nil {
 		return nil, s.fault("opened", err)
 	}
 	readers := min(max(runtime.GOMAXPROCS(0), 2), 8) + 1 // a graph takes two
