@@ -203,7 +203,7 @@ func wantedDeployment(r *arm.Request, id core.ID, read bool, action string) (wan
 	switch {
 	case read && own.IsCollection():
 		w.Access = Access{Discover, id.Scope()}
-	case read, action == "exporttemplate":
+	case read, action == "exporttemplate", action == "getgraph":
 		w.Verb = Read
 	case r.Method == http.MethodPost && strings.HasPrefix(action, "list"):
 		w.Verb = Secrets

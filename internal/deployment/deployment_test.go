@@ -120,6 +120,21 @@ func TestDeployment(t *testing.T) {
 			t.Errorf("the nested deployment is %s", nested.raw)
 		}
 	})
+	t.Run("the graph shows output resources", func(t *testing.T) {
+		g := p.must(200, "POST", all+"/shop/getGraph"+version, `{}`)
+		var outputs, nodes []string
+		for _, o := range at(g.body, "resources", 0, "outputResources").([]any) {
+			outputs = append(outputs, text(at(o, "type"))+"/"+text(at(o, "name")))
+		}
+		for _, n := range g.body["resources"].([]any) {
+			nodes = append(nodes, text(at(n, "name")))
+		}
+		slices.Sort(outputs)
+		slices.Sort(nodes)
+		if !slices.Equal(outputs, []string{"core/ConfigMap/shop", "core/ConfigMap/shop-deep", "core/Secret/shop"}) || !slices.Equal(nodes, []string{"cache", "shop", "shop"}) {
+			t.Errorf("the graph has nodes %v, outputs %v: %s", nodes, outputs, g.raw)
+		}
+	})
 	t.Run("S-44 operations", func(t *testing.T) {
 		ops := p.must(200, "GET", all+"/shop/operations"+version, "")
 		list, _ := ops.body["value"].([]any)
@@ -281,4 +296,38 @@ func TestRunning(t *testing.T) {
 		return core.State(text(at(a.body, "properties", "provisioningState"))).Terminal()
 	})
 	p.deploy("slow", body(template), core.StateSucceeded)
+}
+
+// A request of a client of Radius: providerConfig names where its resources go,
+// and every id that is answered is one of a plane.
+func TestRadiusClient(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t)
+	p.must(200, "PUT", "/planes/radius/local/resourceGroups/apps"+ucp, `{}`)
+	template := `{` + head + `,` + p.k8s() + `,"resources":{` + strings.Replace(app, "[resourceId('Applications.Core/environments','default')]", group+"/providers/Applications.Core/environments/default", 1) + `,
+	 "c":{"import":"k8s","type":"core/ConfigMap@v1","properties":{"metadata":{"name":"c"},"data":{"a":"b"}}}}}`
+	send := `{"tags":null,"properties":{"template":` + template + `,"parameters":{},"mode":"Incremental","providerconfig":{
+	 "radius":{"type":"Radius","value":{"scope":"/planes/radius/local/resourceGroups/apps"}},"deployments":{"type":"Microsoft.Resources","value":{"scope":"` + strings.ToLower(group) + `"}}}}}`
+	a := p.must(201, "PUT", "/apis/api.ucp.dev/v1alpha3"+strings.ToLower(all)+"/rad-deploy-1?api-version=2020-10-01", send)
+	p.await(a.header.Get("Azure-AsyncOperation"))
+	got := p.must(200, "GET", all+"/rad-deploy-1?api-version=2020-10-01", "")
+	var ids []string
+	for _, r := range at(got.body, "properties", "outputResources").([]any) {
+		id := text(at(r, "id"))
+		if _, err := core.ParseID(id); err != nil {
+			t.Errorf("a client of Radius cannot read %s", id)
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	want := []string{"/planes/kubernetes/local/namespaces/" + p.namespace + "/providers/core/ConfigMap/c", "/planes/radius/local/resourceGroups/apps/providers/Applications.Core/applications/a"}
+	if !slices.Equal(ids, want) {
+		t.Errorf("output resources are %q, want %q: %s", ids, want, got.raw)
+	}
+	ops := p.must(200, "GET", all+"/rad-deploy-1/operations?api-version=2020-10-01", "")
+	for _, o := range ops.body["value"].([]any) {
+		if id := text(at(o, "properties", "targetResource", "id")); id != "" && !slices.Contains(want, id) {
+			t.Errorf("an operation is on %s", id)
+		}
+	}
 }

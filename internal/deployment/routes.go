@@ -368,6 +368,12 @@ func (s *Service) action(w http.ResponseWriter, r *arm.Request) error {
 			return err
 		}
 		return arm.WriteJSON(w, http.StatusOK, map[string]any{"template": json.RawMessage(text)})
+	case "getgraph":
+		stored, _, err := s.load(r.Context(), id)
+		if err != nil {
+			return err
+		}
+		return s.graph(w, r, stored)
 	case strings.ToLower(actionSecureOutputs):
 		stored, _, err := s.load(r.Context(), id)
 		if err != nil {
@@ -380,7 +386,7 @@ func (s *Service) action(w http.ResponseWriter, r *arm.Request) error {
 		w.Header().Set("Cache-Control", "no-store")
 		return arm.WriteJSON(w, http.StatusOK, out)
 	}
-	return core.Errorf(core.CodeNotFound, "The request 'POST %s' is invalid: a deployment has no action %q; it has validate, whatIf, cancel, exportTemplate and %s.", r.URL.Path, name, actionSecureOutputs)
+	return core.Errorf(core.CodeNotFound, "The request 'POST %s' is invalid: a deployment has no action %q; it has validate, whatIf, cancel, exportTemplate, getGraph and %s.", r.URL.Path, name, actionSecureOutputs)
 }
 
 // cancel asks for the end of a run.
