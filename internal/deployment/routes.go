@@ -192,7 +192,7 @@ func (s *Service) putRoute(w http.ResponseWriter, r *arm.Request) error {
 
 // active is the refusal of a second run of one name.
 func active(id core.ID, operation string) error {
-	return core.Errorf(core.CodeDeploymentActive, "deployment %s is running (operation %s): wait for its end, cancel it, or choose another name", id, operation).WithTarget(id.String())
+	return core.Errorf(core.CodeDeploymentActive, "deployment %s is running (operation: %s): wait for its end, cancel it, or choose another name", id, operation).WithTarget(id.String())
 }
 
 // accept commits a deployment that was read.
@@ -295,15 +295,24 @@ func (s *Service) delete(w http.ResponseWriter, r *arm.Request) error {
 	if live != nil {
 		return active(id, live.ID)
 	}
-	_, err = s.o.Store.AcceptDelete(context.WithoutCancel(r.Context()), store.Delete{ID: id, Expect: "*", Now: s.o.Now()})
-	if core.IsCode(err, core.CodeConflict) {
-		return active(id, "just accepted")
-	}
-	if err != nil && !core.IsCode(err, core.CodeNotFound) {
+	if err := s.Forget(context.WithoutCancel(r.Context()), id); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// Forget forgets a deployment that has ended: what it made stays. One that runs
+// is refused, one that is gone is no error.
+func (s *Service) Forget(ctx context.Context, id core.ID) error {
+	_, err := s.o.Store.AcceptDelete(ctx, store.Delete{ID: id, Expect: "*", Now: s.o.Now()})
+	switch {
+	case core.IsCode(err, core.CodeConflict):
+		return active(id, "a moment ago")
+	case core.IsCode(err, core.CodeNotFound):
+		return nil
+	}
+	return err
 }
 
 func (s *Service) listOperations(w http.ResponseWriter, r *arm.Request) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/radial-project/radial/internal/arm"
 	"github.com/radial-project/radial/internal/auth"
 	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/deployment"
 	"github.com/radial-project/radial/internal/store"
 )
 
@@ -207,6 +208,9 @@ func (s *Server) deleteScope(w http.ResponseWriter, r *arm.Request) error {
 	if cascades(r) {
 		return s.startCascade(w, r, target{ID: stored.ID.String()})
 	}
+	if err := s.forgetDeployments(r.Context(), stored.ID); err != nil {
+		return err
+	}
 	_, err = s.o.Store.AcceptDelete(r.Context(), store.Delete{ID: stored.ID, Expect: "*", Now: s.o.Now()})
 	if core.IsCode(err, core.CodeNotFound) {
 		w.WriteHeader(http.StatusNoContent)
@@ -216,6 +220,27 @@ func (s *Server) deleteScope(w http.ResponseWriter, r *arm.Request) error {
 		return err
 	}
 	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// forgetDeployments forgets those of a group that holds nothing else: their
+// history is nothing that a group could be in use for. A running one keeps it.
+func (s *Server) forgetDeployments(ctx context.Context, group core.ID) error {
+	const most = deployment.DefaultKeep + 200
+	used, err := s.o.Store.Dependents(ctx, store.Use{Of: group, Limit: most})
+	if err != nil || used.Count != len(used.IDs) {
+		return err
+	}
+	for _, id := range used.IDs {
+		if !deployment.IsDeployment(id) {
+			return nil
+		}
+	}
+	for _, id := range used.IDs {
+		if err := s.deployments.Forget(ctx, id); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -198,6 +198,7 @@ func (s *Server) Work(ctx context.Context) {
 			Store: s.o.Store, Operations: s.o.KeepOperations, Audit: s.o.KeepAudit, Expire: s.o.Expire, Sweep: s.o.Sweep, Log: s.o.Log, Now: s.o.Now,
 		})
 	})
+	keeping.Go(func() { s.deployments.Keep(ctx, s.o.Sweep) })
 	s.workers.Run(ctx)
 	keeping.Wait()
 }
