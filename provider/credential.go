@@ -172,7 +172,7 @@ func (n *session) sweep(ctx context.Context, ask v1alpha1.CredentialAsk) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	if err := n.write(ctx, func(st *v1alpha1.CloudResourceStatus) { st.Credentials = append(st.Credentials, lost...) }); err != nil {
+	if err := n.note(ctx, append(slices.Clone(n.obj.Status.Credentials), lost...)); err != nil {
 		return err
 	}
 	return n.end(ctx, ask)
@@ -250,7 +250,7 @@ func (n *session) make(ctx context.Context, ask v1alpha1.CredentialAsk, j *journ
 		return c, errors.New("the cloud issues a credential without its id or keys")
 	}
 	*j = append(*j, entry{ID: c.ID, Generation: want, State: v1alpha1.CredentialOffered, Since: v1alpha1.ReportTime(n.Now())})
-	err := n.write(ctx, func(st *v1alpha1.CloudResourceStatus) { st.Credentials = slices.Clone(*j) })
+	err := n.note(ctx, *j)
 	if errors.Is(err, errStale) {
 		// Somebody else serves this request, or it is gone: nobody but this
 		// process knows of the credential.
@@ -353,6 +353,9 @@ func (n *session) search(ctx context.Context, at secretRef, j journal) (string, 
 // conflict ends the credential for which there was no place, and answers that
 // the Secret is there.
 func (n *session) conflict(ctx context.Context, ask v1alpha1.CredentialAsk, at secretRef, j journal, c Credential) error {
+	if n.superseded {
+		return errStale
+	}
 	n.metrics.credentials.WithLabelValues("conflict").Inc()
 	rest := j.without(c.ID)
 	in, err := n.search(ctx, at, rest)
@@ -402,7 +405,10 @@ func (n *session) report(ctx context.Context, ask v1alpha1.CredentialAsk, j jour
 	})
 	if err != nil {
 		// It is in the Secret: that is worth knowing before the process ends.
-		return errors.Join(n.write(ctx, func(st *v1alpha1.CloudResourceStatus) { st.Credentials = j }), err)
+		return errors.Join(n.note(ctx, j), err)
+	}
+	if n.superseded {
+		return errors.Join(n.note(ctx, j), errStale)
 	}
 	now := v1alpha1.ReportTime(n.Now())
 	for i := range j {
@@ -440,9 +446,8 @@ func (n *session) end(ctx context.Context, ask v1alpha1.CredentialAsk) error {
 		ended = append(ended, e.ID)
 	}
 	if len(ended) > 0 {
-		errs = append(errs, n.write(ctx, func(st *v1alpha1.CloudResourceStatus) {
-			st.Credentials = slices.DeleteFunc(st.Credentials, func(e entry) bool { return slices.Contains(ended, e.ID) })
-		}))
+		left := slices.DeleteFunc(slices.Clone(n.obj.Status.Credentials), func(e entry) bool { return slices.Contains(ended, e.ID) })
+		errs = append(errs, n.note(ctx, left))
 	}
 	return errors.Join(errs...)
 }

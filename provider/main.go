@@ -13,8 +13,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // Connect makes the cloud's side, once the settings are known to be whole. ctx
@@ -103,6 +106,10 @@ func (c Command) Run(ctx context.Context, args []string, lookup func(string) (st
 	}
 	o.Settings = s
 	o.Log = slog.New(slog.NewJSONHandler(stdout, &slog.HandlerOptions{Level: l}))
+	// The libraries' own words go where the provider's do.
+	logger := logr.FromSlogHandler(o.Log.Handler())
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
 	if kubeconfig != "" {
 		o.Config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 	} else {

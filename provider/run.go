@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
@@ -137,16 +139,19 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	// The API server's discovery is not asked: there is one kind.
+	// The API server is not asked what it serves: there is one kind.
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.GroupVersion})
+	mapper.Add(v1alpha1.GroupVersion.WithKind(v1alpha1.CloudResourceKind), meta.RESTScopeNamespace)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Logger: log, HealthProbeBindAddress: o.HealthListen, Metrics: metricsserver.Options{BindAddress: o.MetricsListen},
+		MapperProvider:          func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 		GracefulShutdownTimeout: new(finish + 5*time.Second),
 	})
 	if err != nil {
 		return err
 	}
 	s := &server{Options: o, metrics: processMetrics(), retry: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](o.RetryMin, o.RetryMax)}
-	if s.live, err = client.New(config, client.Options{HTTPClient: h, Scheme: scheme, Mapper: mgr.GetRESTMapper()}); err != nil {
+	if s.live, err = client.New(config, client.Options{HTTPClient: h, Scheme: scheme, Mapper: mapper}); err != nil {
 		return err
 	}
 	if s.writer, err = newSecretWriter(config, h); err != nil {
@@ -161,8 +166,10 @@ func Run(ctx context.Context, o Options) error {
 	}
 	var ready atomic.Bool
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		ready.Store(mgr.GetCache().WaitForCacheSync(ctx))
-		if ready.Load() {
+		if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.CloudResource{}); err != nil {
+			return fmt.Errorf("read the requests: %w", err)
+		}
+		if ready.Store(mgr.GetCache().WaitForCacheSync(ctx)); ready.Load() {
 			o.Log.Info("serving", "provider", o.Settings.Provider, "version", o.Cloud.Version(), "account", o.Settings.Account, "location", o.Settings.Location)
 		}
 		return nil

@@ -42,6 +42,8 @@ type session struct {
 	req Request
 	// secrets are values in use, which no text of this session may hold.
 	secrets *conceal.Values
+	// superseded is that obj asks for something else than was read first.
+	superseded bool
 }
 
 // Reconcile looks at one request, and says when to look again.
@@ -266,34 +268,67 @@ func (n *session) ready(st *v1alpha1.CloudResourceStatus, outputs map[string]str
 	st.CheckedAt = &now
 }
 
-// write writes the status under the resourceVersion that was read: errStale if
-// there is a newer one, or none. A status that does not change is not written.
+// write writes the status under the resourceVersion that was read. errStale says
+// that the request is not there any more, asks for something else, or was
+// answered by somebody else. A status that does not change is not written.
 func (n *session) write(ctx context.Context, change func(*v1alpha1.CloudResourceStatus)) error {
-	next := n.obj.DeepCopy()
-	st := &next.Status
-	before := *st
-	st.ObservedGeneration, st.ProviderVersion = n.obj.Generation, n.Cloud.Version()
-	change(st)
-	st.Detail = v1alpha1.Clean(n.secrets.Text(st.Detail))
-	if st.Phase != before.Phase || st.Detail != before.Detail {
-		now := v1alpha1.ReportTime(n.Now())
-		st.ReportedAt = &now
-	}
-	if equality.Semantic.DeepEqual(n.obj.Status, next.Status) {
+	return n.update(ctx, false, func(st *v1alpha1.CloudResourceStatus) {
+		before := *st
+		st.ObservedGeneration, st.ProviderVersion = n.obj.Generation, n.Cloud.Version()
+		change(st)
+		st.Detail = v1alpha1.Clean(n.secrets.Text(st.Detail))
+		if st.Phase != before.Phase || st.Detail != before.Detail {
+			now := v1alpha1.ReportTime(n.Now())
+			st.ReportedAt = &now
+		}
+	})
+}
+
+// note writes the journal and nothing else. Unlike an answer it may be written
+// when the request asks for something else by now: what was made must be on
+// record all the same. The session is superseded then, and answers nothing more.
+func (n *session) note(ctx context.Context, j journal) error {
+	return n.update(ctx, true, func(st *v1alpha1.CloudResourceStatus) { st.Credentials = slices.Clone(j) })
+}
+
+func (n *session) update(ctx context.Context, journalOnly bool, change func(*v1alpha1.CloudResourceStatus)) error {
+	read := n.obj
+	for {
+		next := read.DeepCopy()
+		change(&next.Status)
+		if equality.Semantic.DeepEqual(read.Status, next.Status) {
+			return nil
+		}
+		err := n.live.Status().Update(ctx, next)
+		switch {
+		case apierrors.IsNotFound(err):
+			return errStale
+		case apierrors.IsConflict(err):
+			// Only the status counts: whoever else serves this request has
+			// changed it. Labels and the like change as they please.
+			live := &v1alpha1.CloudResource{}
+			if err := n.live.Get(ctx, types.NamespacedName{Namespace: read.Namespace, Name: read.Name}, live); apierrors.IsNotFound(err) {
+				return errStale
+			} else if err != nil {
+				return &apiError{"read the request again", err}
+			}
+			if live.UID != read.UID || !live.DeletionTimestamp.IsZero() || !equality.Semantic.DeepEqual(live.Status, read.Status) ||
+				live.Generation != n.obj.Generation && !journalOnly {
+				return errStale
+			}
+			read = live
+			continue
+		case err != nil:
+			return &apiError{"write the answer", err}
+		}
+		if st := next.Status; st.Phase != n.obj.Status.Phase || st.ObservedGeneration != n.obj.Status.ObservedGeneration {
+			n.metrics.answers.WithLabelValues(kindLabel(n.obj.Spec.Kind), string(st.Phase)).Inc()
+			n.log.Info("answered", "generation", st.ObservedGeneration, "phase", st.Phase, "detail", st.Detail)
+		}
+		n.superseded = n.superseded || next.Generation != n.obj.Generation
+		n.obj = next
 		return nil
 	}
-	switch err := n.live.Status().Update(ctx, next); {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return errStale
-	case err != nil:
-		return &apiError{"write the answer", err}
-	}
-	if st := next.Status; st.Phase != before.Phase || st.ObservedGeneration != before.ObservedGeneration {
-		n.metrics.answers.WithLabelValues(kindLabel(n.obj.Spec.Kind), string(st.Phase)).Inc()
-		n.log.Info("answered", "generation", st.ObservedGeneration, "phase", st.Phase, "detail", st.Detail)
-	}
-	n.obj = next
-	return nil
 }
 
 // apiError is of the cluster, not of the cloud.

@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
@@ -202,7 +203,7 @@ func closedParameters(t *T) {
 	n := 0
 	fresh := func() subject { n++; return t.service(p, fmt.Sprintf("s%d", n)) }
 	for _, kind := range []string{kIdentity, kBucket, kAccess, kCredential} {
-		if contains(t.Unimplemented, kind) {
+		if slices.Contains(t.Unimplemented, kind) {
 			t.skips = append(t.skips, "parameters of kind "+kind+", which is not implemented")
 			continue
 		}
@@ -225,7 +226,7 @@ func closedParameters(t *T) {
 		delete(fewer.parameters, missing)
 		t.refused("C-74", fewer, missing)
 	}
-	if !contains(t.Unimplemented, kBucket) {
+	if !slices.Contains(t.Unimplemented, kBucket) {
 		for name, value := range map[string]string{
 			v1alpha1.ParamVersioning: "yes", v1alpha1.ParamSoftDeleteDays: "-1", v1alpha1.ParamPurpose: "other", v1alpha1.ParamNamePrefix: "-x",
 			v1alpha1.ParamCORSOrigins: "not an origin", v1alpha1.ParamNoncurrentVersionDays: "0x1",
@@ -237,19 +238,10 @@ func closedParameters(t *T) {
 	}
 }
 
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
-}
-
 // foreign asks for what belongs to another subject in every way there is.
 func foreign(t *T) {
 	kind := kIdentity
-	if contains(t.Unimplemented, kind) {
+	if slices.Contains(t.Unimplemented, kind) {
 		kind = kBucket
 	}
 	p, q := t.project(), t.project()
@@ -289,7 +281,7 @@ func foreign(t *T) {
 		r.parameters[v1alpha1.ParamServiceAccount] = "alpha"
 		t.refused("C-143", r, "ServiceAccount")
 	}
-	if contains(t.Unimplemented, kCredential) || contains(t.Unimplemented, kBucket) || kind != kIdentity {
+	if slices.Contains(t.Unimplemented, kCredential) || slices.Contains(t.Unimplemented, kBucket) || kind != kIdentity {
 		t.skips = append(t.skips, "credentials for another's bucket: the kinds are not implemented")
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,7 +57,9 @@ func (t *T) do(f func(*T)) {
 func (t *T) errorf(rule, format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.failures = append(t.failures, rule+": "+fmt.Sprintf(format, args...))
+	if f := rule + ": " + fmt.Sprintf(format, args...); !slices.Contains(t.failures, f) {
+		t.failures = append(t.failures, f)
+	}
 }
 
 func (t *T) fatalf(rule, format string, args ...any) {
@@ -410,7 +413,12 @@ func granted(c APICall) bool {
 // judge is what holds of every state of every request.
 func (t *T) judge(name string, before, o *v1alpha1.CloudResource) {
 	st := o.Status
-	said := before == nil && st.Phase != "" || before != nil && before.UID == o.UID && !equality.Semantic.DeepEqual(before.Status, st)
+	// The journal may be written at any time: it answers nothing.
+	answer := func(st v1alpha1.CloudResourceStatus) v1alpha1.CloudResourceStatus {
+		st.Credentials, st.CheckedAt = nil, nil
+		return st
+	}
+	said := before == nil && st.Phase != "" || before != nil && before.UID == o.UID && !equality.Semantic.DeepEqual(answer(before.Status), answer(st))
 	if said && st.ObservedGeneration < o.Generation {
 		t.errorf("C-91", "request %s has phase %s at observedGeneration %d, written while the generation is %d", name, st.Phase, st.ObservedGeneration, o.Generation)
 	}

@@ -118,7 +118,6 @@ type Account struct {
 	mu    sync.Mutex
 	path  string
 	now   func() time.Time
-	hook  func(op string, done bool)
 	state struct {
 		Identities map[string]*owned
 		Buckets    map[string]*owned
@@ -161,14 +160,6 @@ func NewAccount(path string) (*Account, error) {
 		st.Access = map[string]v1alpha1.SecretAccessAsk{}
 	}
 	return a, nil
-}
-
-// Hook has f called before each call and, with done, after it was carried out
-// and before it is answered.
-func (a *Account) Hook(f func(op string, done bool)) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.hook = f
 }
 
 // Script replaces what is scripted for a project's calls.
@@ -262,10 +253,7 @@ var ErrLost = errors.New("connection reset by peer")
 
 // Do carries out a call.
 func (a *Account) Do(ctx context.Context, c Call) (Answer, error) {
-	s, hook := a.arrive(c)
-	if hook != nil {
-		hook(c.Op, false)
-	}
+	s := a.arrive(c)
 	if s.Delay > 0 {
 		t := time.NewTimer(s.Delay)
 		defer t.Stop()
@@ -286,9 +274,6 @@ func (a *Account) Do(ctx context.Context, c Call) (Answer, error) {
 		return Answer{}, errors.New(s.Text)
 	}
 	answer, err := a.carryOut(c)
-	if hook != nil {
-		hook(c.Op, true)
-	}
 	if s.Lost {
 		return Answer{}, ErrLost
 	}
@@ -296,7 +281,7 @@ func (a *Account) Do(ctx context.Context, c Call) (Answer, error) {
 }
 
 // arrive records the call and takes the script that is for it.
-func (a *Account) arrive(c Call) (Script, func(string, bool)) {
+func (a *Account) arrive(c Call) Script {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.record(Record{Event: "call", Op: c.Op, Subject: c.Request.Subject, ID: c.Name})
@@ -304,14 +289,15 @@ func (a *Account) arrive(c Call) (Script, func(string, bool)) {
 		if s.Times < 0 || s.Op != "" && s.Op != c.Op {
 			continue
 		}
+		taken := *s
 		if s.Times > 0 {
 			if s.Times--; s.Times == 0 {
 				s.Times = -1
 			}
 		}
-		return *s, a.hook
+		return taken
 	}
-	return Script{}, a.hook
+	return Script{}
 }
 
 func (a *Account) record(r Record) {

@@ -1,0 +1,357 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/radial-project/radial/api/ankka/v1alpha1"
+	"github.com/radial-project/radial/provider"
+	"github.com/radial-project/radial/provider/scripted"
+)
+
+// runMain makes the test binary be the scripted provider, so that what is
+// killed is its real process.
+const runMain = "RADIAL_TEST_RUN_SCRIPTED_PROVIDER"
+
+// stage is a provider's process between an account and an API server that stand
+// in this one, and see every call before and after.
+type stage struct {
+	t        *testing.T
+	name     string
+	account  *scripted.Account
+	cloudURL string
+	config   string
+	world    *World
+	process  *process
+	output   buffer
+
+	mu sync.Mutex
+	// armed counts the points from here on; at point kill the process dies.
+	armed  bool
+	kill   int
+	points []string
+	// died is closed when the process was killed.
+	died chan struct{}
+}
+
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+const stageGrace = 2 * time.Second
+
+func newStage(t *testing.T, kill int) *stage {
+	t.Helper()
+	in := install(t)
+	account, err := scripted.NewAccount("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{t: t, account: account, kill: kill, died: make(chan struct{}), name: fmt.Sprintf("kill-%d", kill+1)}
+	if kill < 0 {
+		s.name = "kill-none-" + strings.ToLower(strings.ReplaceAll(t.Name(), "_", "-"))
+	}
+	cloud := httptest.NewServer(http.HandlerFunc(s.cloud))
+	t.Cleanup(cloud.Close)
+	s.cloudURL = cloud.URL
+	config := in.token(t)
+	transport, err := rest.TransportFor(rest.AnonymousClientConfig(in.Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(in.Config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.api(proxy, w, r) }))
+	t.Cleanup(api.CloseClientConnections)
+	k := clientcmdapi.NewConfig()
+	k.Clusters["c"] = &clientcmdapi.Cluster{Server: api.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})}
+	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: config.BearerToken}
+	k.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	k.CurrentContext = "x"
+	s.config = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*k, s.config); err != nil {
+		t.Fatal(err)
+	}
+	s.world = &World{Client: in.admin, NamePrefix: "acme", Limit: 30 * time.Second, Keep: true,
+		Settings: provider.Settings{Provider: s.name, Account: "acme-test", Location: "Nowhere-1", RotationGrace: stageGrace}}
+	return s
+}
+
+// start starts a provider's process.
+func (s *stage) start() {
+	s.t.Helper()
+	cmd := exec.Command(os.Args[0], "--kubeconfig", s.config, "--account", s.cloudURL, "--health-listen", "0", "--metrics-listen", "0", "--log-level", "debug",
+		"--retry-min", "20ms", "--retry-max", "200ms")
+	cmd.Env = append(os.Environ(), runMain+"=1", "ANKKA_CLOUD_PROVIDER="+s.name, "ANKKA_CLOUD_ACCOUNT=acme-test", "ANKKA_CLOUD_LOCATION=Nowhere-1",
+		"ANKKA_CLOUD_KMS_KEY=", "ANKKA_CLOUD_ACKNOWLEDGEMENT_BOUND=2m", "ANKKA_CLOUD_ROTATION_GRACE="+stageGrace.String(), provider.EnvInstallation+"=under-test")
+	cmd.Stdout, cmd.Stderr = &s.output, &s.output
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	p := &process{cmd, make(chan struct{})}
+	go func() { _ = cmd.Wait(); close(p.ended) }()
+	s.mu.Lock()
+	s.process = p
+	s.mu.Unlock()
+	s.t.Cleanup(func() { _ = cmd.Process.Kill(); <-p.ended })
+}
+
+// stop ends it gracefully.
+func (s *stage) stop() {
+	s.t.Helper()
+	s.mu.Lock()
+	p := s.process
+	s.mu.Unlock()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	<-p.ended
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+		s.t.Fatalf("the provider exits %d on SIGTERM:\n%s", code, s.output.String())
+	}
+}
+
+// point is one moment; it answers whether the process was killed at it.
+func (s *stage) point(what string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.armed {
+		return false
+	}
+	s.points = append(s.points, what)
+	if len(s.points)-1 != s.kill {
+		return false
+	}
+	_ = s.process.cmd.Process.Kill()
+	<-s.process.ended
+	close(s.died)
+	return true
+}
+
+// cloud serves the account.
+func (s *stage) cloud(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	var c scripted.Call
+	_ = json.Unmarshal(body, &c)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if c.Op == scripted.OpEnd {
+		s.live(c)
+	}
+	s.between("cloud "+c.Op, w, func(w http.ResponseWriter) { s.account.ServeHTTP(w, r) })
+}
+
+// live fails the test if what is to be ended is in the Secret.
+func (s *stage) live(c scripted.Call) {
+	sec := &corev1.Secret{}
+	err := s.world.Client.Get(s.t.Context(), client.ObjectKey{Namespace: v1alpha1.Namespace(c.Request.Subject.Project), Name: v1alpha1.StorageSecretName(c.Request.Subject)}, sec)
+	if err == nil && sec.Annotations[v1alpha1.AnnotationCredentialID] == c.Name {
+		s.t.Errorf("C-144: the live credential is ended")
+	}
+}
+
+// api passes on to the API server.
+func (s *stage) api(next http.Handler, w http.ResponseWriter, r *http.Request) {
+	writes := r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch
+	if !writes || !strings.Contains(r.URL.Path, "-storage-credential") && !strings.Contains(r.URL.Path, "/secrets") {
+		next.ServeHTTP(w, r)
+		return
+	}
+	parts := strings.Split(r.URL.Path, "/")
+	s.between(r.Method+" "+parts[len(parts)-1], w, func(w http.ResponseWriter) { next.ServeHTTP(w, r) })
+}
+
+func (s *stage) between(what string, w http.ResponseWriter, do func(http.ResponseWriter)) {
+	if s.point("before " + what) {
+		panic(http.ErrAbortHandler)
+	}
+	rec := httptest.NewRecorder()
+	do(rec)
+	if s.point("after " + what) {
+		panic(http.ErrAbortHandler)
+	}
+	for k, v := range rec.Header() {
+		w.Header()[k] = v
+	}
+	w.WriteHeader(rec.Code)
+	_, _ = w.Write(rec.Body.Bytes())
+}
+
+// play asks for a credential and has it rotated, with the process killed at the
+// stage's point, and judges what is left. It answers the points that it passed.
+func (s *stage) play(t *testing.T) []string {
+	s.start()
+	x := &T{World: s.world, ctx: t.Context(), scenario: Scenario{Rules: []string{"C-144"}}}
+	var lost int
+	x.do(func(x *T) {
+		svc := x.service(x.project(), "reports")
+		c := x.storage(svc)
+		name := v1alpha1.StorageSecretName(svc.Subject)
+		s.mu.Lock()
+		s.armed = true
+		s.mu.Unlock()
+		go func() {
+			select {
+			case <-s.died:
+				// An answer was lost if a credential was made that the Secret does
+				// not hold.
+				sec := &corev1.Secret{}
+				_ = s.world.Client.Get(t.Context(), client.ObjectKey{Namespace: svc.namespace(), Name: name}, sec)
+				issued := s.account.Records()
+				for i := len(issued) - 1; i >= 0; i-- {
+					if issued[i].Event == "issued" {
+						if issued[i].ID != sec.Annotations[v1alpha1.AnnotationCredentialID] {
+							s.mu.Lock()
+							lost++
+							s.mu.Unlock()
+						}
+						break
+					}
+				}
+				s.start()
+			case <-t.Context().Done():
+			}
+		}()
+		x.ready(c)
+		firstAccess, firstKey := pair(x.secret(svc.namespace(), name))
+		bucket := c.parameters[v1alpha1.ParamBucket]
+		if !s.account.Reaches(firstAccess, firstKey, bucket) {
+			t.Errorf("C-117: the first credential does not reach the bucket")
+		}
+		c.generation = 2
+		o := x.ready(c)
+		access, key := pair(x.secret(svc.namespace(), name))
+		if access == firstAccess || !s.account.Reaches(access, key, bucket) {
+			t.Errorf("C-122: the second credential is the first, or does not reach the bucket")
+		}
+		due := o.Status.CredentialReportedAt.Add(stageGrace)
+		x.eventuallyBy("C-126", "one credential is left", due.Add(s.world.Limit), func() bool { return len(s.account.Live(svc.Project)) == 1 })
+		x.await(c, "with one credential in its journal", func(o *v1alpha1.CloudResource) bool {
+			return len(o.Status.Credentials) == 1 && o.Status.Credentials[0].State == v1alpha1.CredentialInPlace && o.Status.CredentialGeneration == 2
+		})
+		if !s.account.Reaches(access, key, bucket) || s.account.Reaches(firstAccess, firstKey, bucket) {
+			t.Errorf("C-144: the credential in the Secret was ended, or the one before was not")
+		}
+		records := s.account.Records()
+		issued, first := 0, ""
+		for _, r := range records {
+			switch r.Event {
+			case "issued":
+				issued++
+			case "ended":
+				if r.ID == first && r.At.Before(due) {
+					t.Errorf("C-124: the first credential ended before its grace was over")
+				}
+			}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if want := 2 + lost; issued != want {
+			t.Errorf("C-95: %d credentials were issued for two generations, with %d answers lost", issued, lost)
+		}
+		if s.kill >= 0 {
+			select {
+			case <-s.died:
+			default:
+				t.Errorf("the process was never killed: there is no point %d in %q", s.kill, s.points)
+			}
+		}
+		text := s.output.String()
+		for _, v := range x.secrets {
+			if strings.Contains(text, v) {
+				t.Errorf("C-100: a key stands in the provider's output")
+			}
+		}
+	})
+	x.do((*T).finish)
+	for _, f := range x.failures {
+		t.Error(f)
+	}
+	if t.Failed() {
+		t.Logf("the provider said:\n%s", s.output.String())
+	}
+	return s.points
+}
+
+// The provider is killed at every cloud call and every API write of issue,
+// rotation and ending, before it is carried out and after.
+func TestKilled_C95_C124_C125_C126_C144(t *testing.T) {
+	var points []string
+	t.Run("undisturbed", func(t *testing.T) { points = newStage(t, -1).play(t) })
+	if t.Failed() {
+		return
+	}
+	if len(points) < 30 {
+		t.Fatalf("%d points: %q", len(points), points)
+	}
+	t.Run("killed", func(t *testing.T) {
+		slots := make(chan struct{}, 4)
+		for i, what := range points {
+			t.Run(fmt.Sprintf("%02d %s", i, what), func(t *testing.T) {
+				t.Parallel()
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				newStage(t, i).play(t)
+			})
+		}
+	})
+	t.Logf("%d points", len(points))
+}
+
+// A request that is applied a hundred times, while the provider is restarted
+// gracefully, is issued one credential.
+func TestGracefulRestarts_C94_C95(t *testing.T) {
+	s := newStage(t, -1)
+	s.start()
+	x := &T{World: s.world, ctx: t.Context(), scenario: Scenario{Rules: []string{"C-95"}}}
+	x.do(func(x *T) {
+		svc := x.service(x.project(), "reports")
+		c := x.storage(svc)
+		x.apply(c)
+		for i := range reapplies {
+			c.annotations = map[string]string{"conformance.radapp.io/applied": fmt.Sprint(i)}
+			x.apply(c)
+			if i%10 == 5 {
+				s.stop()
+				s.start()
+			}
+		}
+		x.ready(c)
+		// Asked after all of it, and so answered after.
+		x.ready(x.identity(x.service(svc.Project, "after")))
+		issued := 0
+		for _, r := range s.account.Records() {
+			if r.Event == "issued" {
+				issued++
+			}
+		}
+		if issued != 1 {
+			t.Errorf("C-95: %d credentials were issued", issued)
+		}
+	})
+	for _, f := range x.failures {
+		t.Error(f)
+	}
+}
