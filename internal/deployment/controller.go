@@ -163,7 +163,7 @@ func (s *Service) nestedRow(root core.Resource, f facts, id core.ID, path string
 		Mode: "Incremental", Correlation: f.Correlation, Operation: f.Operation, Run: f.Run, Started: s.o.Now().UTC(), ProviderConfig: f.ProviderConfig,
 		Root: root.ID.String(), Path: path,
 	}
-	return core.Resource{ID: id, APIVersion: root.APIVersion, Location: root.Location, SystemData: by(root.SystemData)}, own
+	return core.Resource{ID: id, APIVersion: storedVersion, Location: root.Location, SystemData: by(root.SystemData)}, own
 }
 
 // begunNested makes the row of a nested deployment when it starts.

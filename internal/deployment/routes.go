@@ -27,6 +27,10 @@ const maxBody = 9 << 20
 // the shapes answered here.
 var apiVersion = regexp.MustCompile(`^(201[6-9]|20[2-9]\d)-\d\d-\d\d(-preview)?$`)
 
+// storedVersion is the version that rows are kept under: clients may ask by any, and
+// what deletes a row with its group asks by the row's.
+const storedVersion = "2025-04-01"
+
 // Routes adds the routes of deployments. Call it before more general ones are
 // added: the first that fits wins.
 func (s *Service) Routes(add func(pattern string, methods map[string]arm.Handler)) {
@@ -244,7 +248,7 @@ func (s *Service) write(a *asked, stored core.Resource, version string, who *aut
 	}
 	f := a.facts
 	f.Correlation, f.Operation, f.Run, f.Started, f.Caller = s.o.NewID(), op.ID, op.ID, a.started, who
-	r := core.Resource{ID: a.id, APIVersion: version, Location: a.location, Tags: a.tags, State: core.StateAccepted, SystemData: stored.SystemData}
+	r := core.Resource{ID: a.id, APIVersion: storedVersion, Location: a.location, Tags: a.tags, State: core.StateAccepted, SystemData: stored.SystemData}
 	if r.Location == "" {
 		r.Location = "global"
 	}

@@ -142,6 +142,9 @@ func (b unmanageBody) check() error {
 	return nil
 }
 
+// stackVersion is the version that rows are kept under: clients may ask by any.
+const stackVersion = "2025-07-01"
+
 var stackName = regexp.MustCompile(`^[-\w.()]{1,90}$`)
 
 func checkStack(id core.ID) error {
@@ -334,7 +337,7 @@ func (s *Service) writeStack(a *askedStack, stored core.Resource, version string
 	if wr.Resource.Properties, err = json.Marshal(f); err != nil {
 		return wr, f, err
 	}
-	wr.Resource.Status = stored.Status
+	wr.Resource.Status, wr.Resource.APIVersion = stored.Status, stackVersion
 	return wr, f, nil
 }
 

@@ -352,3 +352,19 @@ func TestStack_childFails_S53(t *testing.T) {
 		t.Errorf("S-53: %s", got.raw)
 	}
 }
+
+// A group that is deleted with all that is in it takes its stacks along by their
+// own rule: what they manage is deleted or let go.
+func TestStack_cascade(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t)
+	p.apply("gone", stackBody(p.maps("", "a"), ""), "succeeded")
+	p.apply("kept", stackBody(p.maps("", "b"), `"actionOnUnmanage":{"resources":"detach"}`), "succeeded")
+	p.await(p.must(201, "PUT", all+"/old?api-version=2016-02-01", body(p.maps(""))).header.Get("Azure-AsyncOperation"))
+	p.must(409, "DELETE", group+ucp, "")
+	a := p.must(202, "DELETE", group+ucp+"&cascade=true", "")
+	end := p.await(a.header.Get("Azure-AsyncOperation"))
+	if end.body["status"] != "Succeeded" || p.there() != "b" {
+		t.Errorf("it ended as %s; there %q", end.raw, p.there())
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/radial-project/radial/internal/clustertest"
+	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension/kubernetes"
 	"github.com/radial-project/radial/internal/scope"
 	"github.com/radial-project/radial/internal/scope/armtest"
@@ -222,4 +223,31 @@ func namespaced(name string) *corev1.Namespace {
 
 func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// The seed's own template, repaired: only an import and an id. It deletes, and the
+// answer says that nothing vouched for it.
+func TestSeedDeletes_S28(t *testing.T) {
+	t.Parallel()
+	cluster := clustertest.Start(t)
+	far := second(t)
+	arm := armtest.Start(t)
+	aks := arm.AddCluster(t, armtest.ClusterID("seed"), clustertest.Second(t).Config)
+	p := newPlane(t, cloudy(arm, cluster.Config))
+	for _, name := range []string{"web", "other"} {
+		if _, err := far.client.CoreV1().ConfigMaps(far.namespace).Create(t.Context(), configMap(name), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const seed = `{"languageVersion":"2.0","contentVersion":"1.0.0.0",
+	  "imports":{"k8s":{"type":"Kubernetes","version":"1.0.0","config":{"scope":{"type":"AzureResourceManager","id":"%s"}}}},
+	  "resources":{},
+	  "deletedResources":[{"import":"k8s","id":"/planes/Kubernetes/import.namespace/%s/type/core%%2FConfigMap/properties.metadata.name/web"}]}`
+	got := p.deploy("seed", body(fmt.Sprintf(seed, aks.ID(), far.namespace)), core.StateSucceeded)
+	one := at(got.body, "properties", "deletedResources", 0)
+	if far.there() != "other" || !strings.HasSuffix(text(at(one, "id")), "/web") || at(one, "scope", "id") != aks.ID() || at(one, "unverified") != true {
+		t.Errorf("S-28: there %q: %s", far.there(), got.raw)
+	}
+	// Once more: it is gone already, which is no failure (S-30).
+	p.deploy("seed", body(fmt.Sprintf(seed, aks.ID(), far.namespace)), core.StateSucceeded)
 }

@@ -299,7 +299,7 @@ func concealRecord(ctx context.Context, r stack.Record) stack.Record {
 	r.Outputs = slices.Clone(r.Outputs)
 	for i, o := range r.Outputs {
 		v := template.Export(o.Value)
-		if o.Secure || findKubeConfig("", v) != "" {
+		if o.Secure || findKubeConfig("value", v) != "" {
 			v = nil
 		}
 		r.Outputs[i].Value = v
