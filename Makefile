@@ -87,7 +87,7 @@ endef
 
 # Images hold one static program each, FROM scratch; nothing here needs a container engine. They are pushed to
 # REGISTRY where one is given, and lie as OCI layouts in dist/images in any case.
-IMAGES    := radial-server radial-controller radial
+IMAGES    := radial-server radial-controller radial-operator radial
 PLATFORMS ?= linux-$(shell go env GOARCH)
 REGISTRY  ?=
 

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/service"
+)
+
+// lease is the name that the operator's grant is for.
+const lease = "radial-operator"
+
+// run wires the controllers and runs them until ctx ends.
+func run(ctx context.Context, c config, log *slog.Logger) error {
+	logger := logr.FromSlogHandler(log.Handler())
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	cfg, err := restConfig(c)
+	if err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := service.AddToScheme(scheme); err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(cfg, manager.Options{
+		Scheme: scheme, Logger: logger, Cache: service.CacheOptions(),
+		Metrics: metricsserver.Options{BindAddress: c.metrics}, HealthProbeBindAddress: c.health,
+		LeaderElection: c.leaderElect, LeaderElectionID: lease, LeaderElectionNamespace: c.namespace, LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout: new(10 * time.Second),
+	})
+	if err != nil {
+		return fmt.Errorf("cannot start: %w", err)
+	}
+	if err := service.Setup(mgr, service.Options{Settings: c.settings, Log: log}); err != nil {
+		return err
+	}
+	if err := probes(mgr); err != nil {
+		return err
+	}
+	log.Info("starting", "version", core.Version, "provider", c.settings.Provider, "account", c.settings.Account, "location", c.settings.Location)
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("stopped: %w", err)
+	}
+	return nil
+}
+
+// probes answer healthz while the process runs, and readyz once it has read
+// what it watches: a replica that waits for the lease is ready to take over.
+func probes(mgr manager.Manager) error {
+	var ready atomic.Bool
+	return errors.Join(
+		mgr.Add(standby(func(ctx context.Context) error {
+			ready.Store(mgr.GetCache().WaitForCacheSync(ctx))
+			return nil
+		})),
+		mgr.AddHealthzCheck("running", func(*http.Request) error { return nil }),
+		mgr.AddReadyzCheck("cluster", func(*http.Request) error {
+			if !ready.Load() {
+				return errors.New("the cluster is not read yet")
+			}
+			return nil
+		}),
+	)
+}
+
+// standby runs whether or not this replica leads.
+type standby func(context.Context) error
+
+func (s standby) Start(ctx context.Context) error { return s(ctx) }
+
+func (standby) NeedLeaderElection() bool { return false }
+
+func restConfig(c config) (*rest.Config, error) {
+	var cfg *rest.Config
+	var err error
+	if c.kubeconfig == "" {
+		cfg, err = rest.InClusterConfig()
+	} else {
+		cfg, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the cluster; give --kubeconfig outside a pod: %w", err)
+	}
+	// The API server's own fairness limits what an operator may ask.
+	cfg.QPS = -1
+	cfg.UserAgent = "radial-operator/" + core.Version
+	return cfg, nil
+}
