@@ -140,7 +140,7 @@ func TestRecord_S26(t *testing.T) {
 	}
 	fresh := newBench(t)
 	fresh.w, fresh.s = b.w, &session{record: copied}
-	fresh.m = stack.New(stack.Options{Engine: engine{deploy.New(deploy.EngineOptions{Resolver: b.w})}})
+	fresh.m = stack.New(stack.Options{Engine: deploy.New(deploy.EngineOptions{Resolver: b.w})})
 	out, err := fresh.m.Remove(t.Context(), fresh.s, stack.Removal{Request: fresh.request(""), Unmanage: stack.Delete})
 	if err != nil || !out.Removed || fresh.objects() != "" || fresh.calls("delete") != "b a" {
 		t.Errorf("S-26: %+v, %v; there %q", out, err, fresh.objects())
@@ -198,14 +198,14 @@ func supplied(config string) func(*stack.Update) {
 func TestUserOwned_S37(t *testing.T) {
 	b := newBench(t)
 	r := b.must(userOwned("a", "b"), with("config-of-mine"))
-	if raw, _ := json.Marshal(b.s); bytes.Contains(raw, []byte("config-of")) {
+	if raw, _ := json.Marshal([]any{b.s.record, b.s.journal}); bytes.Contains(raw, []byte("config-of")) {
 		t.Fatalf("S-37: the kubeConfig is kept: %s", raw)
 	}
 	if raw, _ := json.Marshal(r); bytes.Contains(raw, []byte("config-of")) || !bytes.Contains(raw, []byte(`"fingerprint":"mine"`)) {
 		t.Fatalf("S-37: the record is %s", raw)
 	}
 	// Dropped from a template that still has the cluster: the same parameter serves.
-	if r = b.must(userOwned("a"), with("config-of-mine")); b.objects() != "mine/a" {
+	if b.must(userOwned("a"), with("config-of-mine")); b.objects() != "mine/a" {
 		t.Fatalf("S-37: there %q", b.objects())
 	}
 	out := b.update(of())

@@ -87,7 +87,11 @@ func (t target) call(verb, name string) error {
 }
 
 func (t target) Preview(_ context.Context, r extension.Resource) (extension.State, error) {
-	return extension.State{Ref: t.ref(r), Properties: r.Properties}, nil
+	ref := t.ref(r)
+	t.w.mu.Lock()
+	defer t.w.mu.Unlock()
+	ref.UID = t.w.objects[t.mark+"/"+t.name(ref.Identifiers)].uid // "" before it is made
+	return extension.State{Ref: ref, Properties: r.Properties}, nil
 }
 
 func (t target) Apply(_ context.Context, r extension.Resource) (extension.State, error) {
@@ -195,10 +199,6 @@ func (s *session) Save(_ context.Context, r stack.Record) error {
 	return nil
 }
 
-type engine struct{ *deploy.Engine }
-
-func (engine) WhatIf(context.Context, deploy.Request) ([]deploy.Change, error) { return nil, nil }
-
 var stackID = core.GroupID("g").Resource(stack.Type, "shop")
 
 type bench struct {
@@ -214,7 +214,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	b := &bench{T: t, w: newWorld(), s: &session{record: stack.Record{ID: stackID}}}
 	b.m = stack.New(stack.Options{
-		Engine: engine{deploy.New(deploy.EngineOptions{Resolver: b.w})},
+		Engine: deploy.New(deploy.EngineOptions{Resolver: b.w}),
 		Pause: func(_ context.Context, d time.Duration) error {
 			b.waits = append(b.waits, d)
 			return nil
@@ -563,5 +563,35 @@ func TestRemove(t *testing.T) {
 	out, err = b.m.Remove(t.Context(), b.s, stack.Removal{Request: b.request(""), Unmanage: stack.Delete})
 	if err != nil || out.Removed || b.s.removed || out.Failure == nil || managed(b.s.record) != "a" || b.s.record.State != stack.StateFailed {
 		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+// What an update would do, without doing it: what goes is sure, unless something
+// of the template is known to the deployment alone.
+func TestWhatIf_S51(t *testing.T) {
+	b := newBench(t)
+	r := b.must(of("a", "b"))
+	b.forget()
+	ask := func(template string, u stack.Update) string {
+		u.Request = b.request(template)
+		changes, err := b.m.WhatIf(t.Context(), r, b.s.journal, u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, c := range changes {
+			out = append(out, strings.TrimSpace(c.ID[strings.LastIndexByte(c.ID, '/')+1:]+" "+c.Kind+" "+c.Certainty+" "+c.Management+" "+c.Deny))
+		}
+		return strings.Join(out, "; ")
+	}
+	if got, want := ask(of("b", "c"), stack.Update{Unmanage: stack.Delete}), "a delete definite unmanaged; b modify definite; c create definite managed"; strings.Replace(got, "b noChange", "b modify", 1) != want {
+		t.Errorf("S-51: %s, want %s", got, want)
+	}
+	got := ask(of("c"), stack.Update{Unmanage: stack.Detach, Deny: stack.DenySettings{Mode: stack.DenyDelete}})
+	if want := "a detach definite unmanaged; b detach definite unmanaged; c create definite managed denyDelete"; got != want {
+		t.Errorf("S-51: %s, want %s", got, want)
+	}
+	if len(b.w.calls) != 0 || b.objects() != "a b" {
+		t.Errorf("S-46: a what-if called %v", b.w.calls)
 	}
 }
