@@ -18,7 +18,10 @@ type As struct {
 	// Operation is the one that writes become children of, "" for a look only.
 	Operation string
 	// Group is where the deployment or stack stands.
-	Group      core.ID
+	Group core.ID
+	// Scope is the group of control-plane resources that are made by the import
+	// Radius; zero is Group.
+	Scope      core.ID
 	SystemData core.SystemData
 }
 
@@ -51,6 +54,13 @@ type guarded struct {
 
 // Resolve implements [extension.Resolver].
 func (g guarded) Resolve(ctx context.Context, scope extension.Scope, secrets extension.Secrets) (extension.Target, error) {
+	if strings.EqualFold(scope.Extension, radiusExtension) && scope.Type == "" {
+		at := g.as.Scope
+		if at.IsZero() {
+			at = g.as.Group
+		}
+		return radiusTarget{g.s.Resources(g.as), at}, nil
+	}
 	if g.s.o.Resolver == nil {
 		return nil, core.Errorf(core.CodeTarget, "this server has no extensions: resources of %s cannot be made", scope.Extension)
 	}

@@ -60,7 +60,7 @@ func (s *Service) run(ctx context.Context, job *operation.Job) (operation.Outcom
 			return operation.Outcome{}, err
 		}
 	}
-	as := As{Caller: f.Caller, Operation: job.Operation.ID, Group: r.ID.Scope(), SystemData: by(r.SystemData)}
+	as := As{Caller: f.Caller, Operation: job.Operation.ID, Group: r.ID.Scope(), Scope: f.scope(r.ID), SystemData: by(r.SystemData)}
 	engine := deploy.New(deploy.EngineOptions{Resolver: s.Resolver(as), Resources: s.Resources(as), Link: s.o.Link, Parallel: s.o.Parallel, Now: s.o.Now})
 	inventory := newInventory(job)
 	req := s.request(r.ID, text, in, f)

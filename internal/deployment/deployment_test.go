@@ -331,3 +331,25 @@ func TestRadiusClient(t *testing.T) {
 		}
 	}
 }
+
+// What is compiled for Radius names resources of the control plane by an import
+// (S-49).
+func TestRadiusImport_S49(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t)
+	template := `{` + strings.Replace(head, `"2.0"`, `"2.1-experimental"`, 1) + `,"imports":{"Radius":{"provider":"Radius","version":"latest"}},"resources":{
+	 "app":{"import":"Radius","type":"Applications.Core/applications@2023-10-01-preview","properties":{"name":"compiled","properties":{"environment":"` + group + `/providers/Applications.Core/environments/default"}}},
+	 "db":{"import":"Radius","type":"Applications.Datastores/redisCaches@2023-10-01-preview","dependsOn":["app"],"properties":{"name":"db","properties":{"application":"[reference('app').id]","environment":"` + group + `/providers/Applications.Core/environments/default"}}}},
+	 "outputs":{"id":{"type":"string","value":"[reference('app').id]"},"host":{"type":"string","value":"[reference('db').properties.host]"}}}`
+	got := p.deploy("compiled", body(template), core.StateSucceeded)
+	if at(got.body, "properties", "outputs", "id", "value") != group+"/providers/Applications.Core/applications/compiled" || at(got.body, "properties", "outputs", "host", "value") != "db.example" {
+		t.Errorf("the outputs are %s", got.raw)
+	}
+	p.must(200, "GET", group+"/providers/Applications.Datastores/redisCaches/db"+ucp, "")
+	same, _ := p.whatIf("compiled", body(template))
+	for name, c := range same {
+		if c["changeType"] != "NoChange" && c["changeType"] != "Deploy" {
+			t.Errorf("S-46 what-if of the same: %s is %v", name, c)
+		}
+	}
+}

@@ -468,7 +468,7 @@ func (s *Service) look(w http.ResponseWriter, r *arm.Request, id core.ID) (conte
 	}
 	concealInputs(ctx, a.template, a.in)
 	a.facts.Started, a.facts.Correlation = a.started, s.o.NewID()
-	as := As{Caller: caller(r.Context()), Group: id.Scope()}
+	as := As{Caller: caller(r.Context()), Group: id.Scope(), Scope: a.facts.scope(id)}
 	engine := deploy.New(deploy.EngineOptions{Resolver: s.Resolver(as), Resources: s.Resources(as), Link: s.o.Link, Parallel: s.o.Parallel, Now: s.o.Now})
 	return ctx, a, engine, s.request(id, a.text, a.in, a.facts), nil
 }
