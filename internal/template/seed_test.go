@@ -29,7 +29,9 @@ func planOf(t *testing.T, text string, o Options) (*Plan, error) {
 	return tpl.Plan(o)
 }
 
-func TestImports_S10_scope_and_namespace(t *testing.T) {
+// TestImports_S1_S10: the JSON that the seed's first snippet compiles to
+// carries the scope in the import's configuration.
+func TestImports_S1_S10_scope_and_namespace(t *testing.T) {
 	for _, provider := range []string{`"provider":"Kubernetes"`, `"type":"Kubernetes"`, `"name":"Kubernetes"`} {
 		p, err := planOf(t, fmt.Sprintf(seeded, provider), Options{Parameters: map[string]any{"aks": cluster}})
 		if err != nil {
@@ -41,7 +43,7 @@ func TestImports_S10_scope_and_namespace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(&Scope{Type: ScopeAzure, ID: cluster}, s); diff != "" || x.Alias != "k8s" || x.Provider != "Kubernetes" || x.Config["namespace"] != "default" {
-			t.Errorf("S-10: import %+v (-want +got):\n%s", x, diff)
+			t.Errorf("S-1, S-10: import %+v (-want +got):\n%s", x, diff)
 		}
 		id, known, err := p.ExtensionID(p.Resources[0], nil)
 		if err != nil || !known || id.String() != "/planes/Kubernetes/import.namespace/default/type/apps%2FDeployment/properties.metadata.name/web" {
@@ -236,7 +238,9 @@ func TestDeletedResources_S33(t *testing.T) {
 	}
 }
 
-func TestScope_faults(t *testing.T) {
+// TestScope_S2: the types of scopes are told apart by type, and each fault is
+// said with its line and column.
+func TestScope_S2(t *testing.T) {
 	imp := func(config string) string {
 		return `{"contentVersion":"1","languageVersion":"2.0","parameters":{"kc":{"type":"securestring","defaultValue":"KUBECONFIG"}},"imports":{"k":{"provider":"Kubernetes","config":` + config + `}},"resources":{}}`
 	}
@@ -250,8 +254,8 @@ func TestScope_faults(t *testing.T) {
 		`{"clusterType":"Managed"}`: `no managedClusterId`,
 		`{"scope":{"type":"Radial","id":"/x"},"credentialType":"Guest"}`: `is Admin or User`,
 	} {
-		if _, err := planOf(t, imp(config), Options{}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "imports.k") {
-			t.Errorf("%s: got %v, want %q", config, err, want)
+		if _, err := planOf(t, imp(config), Options{}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "imports.k") || !strings.Contains(err.Error(), "(line 1, column ") {
+			t.Errorf("S-2: %s: got %v, want %q", config, err, want)
 		}
 	}
 	for config, want := range map[string]*Scope{
