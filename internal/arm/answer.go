@@ -109,6 +109,31 @@ func WriteError(w http.ResponseWriter, err error) {
 	}
 }
 
+// WriteFlatError answers an error as the routes of organizations, projects and
+// services do: {"status": 409, "error": "<what a person reads>"}, with the code,
+// and what is wrong one by one, beside it.
+func WriteFlatError(w http.ResponseWriter, err error) {
+	e := core.AsError(err)
+	if e.Code == core.CodeUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	type problem struct {
+		Message string `json:"message"`
+		Target  string `json:"target,omitempty"`
+	}
+	out := struct {
+		Status   int       `json:"status"`
+		Error    string    `json:"error"`
+		Code     core.Code `json:"code"`
+		Target   string    `json:"target,omitempty"`
+		Problems []problem `json:"problems,omitempty"`
+	}{Status: e.Code.Status(), Error: e.Message, Code: e.Code, Target: e.Target}
+	for _, d := range e.Details {
+		out.Problems = append(out.Problems, problem{d.Message, d.Target})
+	}
+	_ = WriteJSON(w, out.Status, out) // of strings alone
+}
+
 // OperationPath is the id of an operation's status ("operationStatuses") or
 // result ("operationResults"): below the plane and the namespace of the
 // resource's type.

@@ -30,11 +30,23 @@ func discoveryPath(path string) bool {
 		path == "/openapi/v2" || path == "/openapi/v3" || strings.HasPrefix(path, "/openapi/v3/")
 }
 
+// membersPaths are the first segments of paths whose callers the server behind
+// decides about, by who is a member of which organization. It does so by
+// [Caller], which audits what it decides.
+var membersPaths = []string{"organizations", "projects", "services", "installation", "auth"}
+
+// MembersPath reports whether a path, taken apart, is one where membership
+// decides.
+func MembersPath(segments []string) bool {
+	return len(segments) > 0 && slices.Contains(membersPaths, strings.ToLower(segments[0]))
+}
+
 // governed are the types that decide over others: with whose rights recipes
 // run, which recipes those are, and who may do what. All of System.* is, too.
 var governed = []string{
 	"applications.core/environments", "radius.core/environments", "radius.core/recipepacks",
 	"radius.core/terraformsettings", "radius.core/bicepsettings",
+	"radial.services/organizations", "radial.services/projects", "radial.services/retirednames",
 }
 
 // Governs reports whether a type decides over others: to write it takes Govern.

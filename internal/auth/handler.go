@@ -95,9 +95,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c := r.Header.Get("x-ms-client-request-id"); c != "" && len(c) <= 128 {
 		w.Header().Set("x-ms-client-request-id", c)
 	}
-	r, err := h.admit(w, r, id)
+	admitted, err := h.admit(w, r, id)
 	if err == nil {
-		h.next.ServeHTTP(w, r)
+		h.next.ServeHTTP(w, admitted)
 		return
 	}
 	if core.IsCode(err, core.CodeUnauthorized) {
@@ -107,6 +107,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !errors.As(err, &e) {
 		h.o.Log.Error("a decision could not be made", "request", id, "error", err.Error())
 		err = core.Errorf(core.CodeUnavailable, "whether the request is allowed cannot be decided now: try again; the server's log has the reason under request %s", id)
+	}
+	if req, unread := arm.Parse(r); unread == nil && MembersPath(req.Segments) {
+		arm.WriteFlatError(w, err)
+		return
 	}
 	arm.WriteError(w, err)
 }
@@ -144,11 +148,19 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request, id string) (*htt
 	if discoveryPath(r.URL.Path) {
 		record.Verb, record.Allowed, record.Reason, record.ID = string(Discover), true, "discovery is for every caller", r.URL.Path
 		h.o.Audit(record)
-		return h.onward(r, who), nil
+		return h.onward(r, who, record), nil
 	}
 	req, err := arm.Parse(r)
 	if err != nil {
 		return nil, refused(err)
+	}
+	if MembersPath(req.Segments) {
+		if who.Method == MethodFrontProxy && req.Base != "" {
+			if err := proxied(req, want{}); err != nil {
+				return nil, refused(err)
+			}
+		}
+		return h.onward(req.Request, who, record), nil
 	}
 	want := wanted(req, h.o.Canonical)
 	record.Verb, record.ID = string(want.Verb), shown(want.ID)
@@ -175,7 +187,7 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request, id string) (*htt
 	}
 	record.Allowed, record.Reason = true, d.Reason
 	h.o.Audit(record)
-	r = h.onward(req.Request, who)
+	r = h.onward(req.Request, who, record)
 	if want.stream {
 		ctx, cancel := context.WithTimeout(r.Context(), h.o.StreamLimit)
 		context.AfterFunc(r.Context(), cancel) // with the request at the latest
@@ -362,8 +374,8 @@ func (h *handler) checkController(ctx context.Context, r *arm.Request, want want
 
 // onward prepares a request for the server: who it is from, and nothing by
 // which that was proved.
-func (h *handler) onward(r *http.Request, who Identity) *http.Request {
-	r = r.WithContext(context.WithValue(r.Context(), callerKey{}, &Caller{Identity: who, h: h}))
+func (h *handler) onward(r *http.Request, who Identity, record audit.Record) *http.Request {
+	r = r.WithContext(context.WithValue(r.Context(), callerKey{}, &Caller{Identity: who, h: h, record: record}))
 	r.Header.Del("Authorization")
 	for name := range r.Header {
 		if strings.HasPrefix(name, "X-Remote-") {
@@ -382,6 +394,21 @@ func (h *handler) onward(r *http.Request, who Identity) *http.Request {
 type Caller struct {
 	Identity
 	h *handler
+	// record is what a decision made behind begins with.
+	record audit.Record
+}
+
+// May asks the roles, and the cluster who is root, without auditing: for a
+// decision that the server makes by more than roles. See [Caller.Decided].
+func (c *Caller) May(ctx context.Context, a Access) (Decision, error) {
+	return c.h.decide(ctx, c.Identity, &want{Access: a})
+}
+
+// Decided audits a decision that the server has made about the request.
+func (c *Caller) Decided(verb Verb, id string, allowed bool, reason string) {
+	r := c.record
+	r.Verb, r.ID, r.Allowed, r.Reason = string(verb), id, allowed, reason
+	c.h.o.Audit(r)
 }
 
 type callerKey struct{}

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -49,6 +50,9 @@ func (i Identity) Principal() Principal {
 	}
 	return Principal{Kind: KindUser, Name: i.Name}
 }
+
+// Is reports whether the caller is a principal, or in it.
+func (i Identity) Is(p Principal) bool { return slices.Contains(i.keys(), p.key()) }
 
 // CreatedByType is the kind of caller in the words of ARM's systemData.
 func (i Identity) CreatedByType() string {

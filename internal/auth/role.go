@@ -85,6 +85,27 @@ type Principal struct {
 // String is "kind:name".
 func (p Principal) String() string { return string(p.Kind) + ":" + p.Name }
 
+// Check says what is wrong with a principal, if anything is.
+func (p Principal) Check() error {
+	switch p.Kind {
+	case KindUser, KindGroup:
+		if p.Name == "" || strings.TrimSpace(p.Name) != p.Name {
+			return core.Errorf(core.CodeInvalidContent, "the name of a %s is empty or has white space around it", p.Kind)
+		}
+		if p.Name == "system:anonymous" || p.Name == "system:unauthenticated" {
+			return core.Errorf(core.CodeInvalidContent, "%q stands for callers who do not say who they are", p.Name)
+		}
+	case KindServiceAccount:
+		namespace, name, ok := strings.Cut(p.Name, "/")
+		if !ok || namespace == "" || name == "" || strings.ContainsAny(name, "/:") || strings.Contains(namespace, ":") {
+			return core.Errorf(core.CodeInvalidContent, "a ServiceAccount is named as <namespace>/<name>, and %q is not", p.Name)
+		}
+	default:
+		return core.Errorf(core.CodeInvalidContent, "a principal is a user, a group or a serviceAccount, and %q is none", p.Kind)
+	}
+	return nil
+}
+
 // key is the principal in the words of the cluster: a ServiceAccount is the
 // user that its tokens name.
 func (p Principal) key() string {

@@ -105,9 +105,23 @@ func FromProperties(properties map[string]any, besides ...string) (Service, erro
 		delete(own, name)
 	}
 	var r reader
+	if v, ok := own[instances]; ok {
+		if _, both := own["resources"]; both {
+			r.fault("resources", "is not known here; it is called "+instances)
+		}
+		delete(own, instances)
+		own["resources"] = v
+	} else if _, ok := own["resources"]; ok {
+		r.fault("resources", "is not known here; it is called "+instances)
+		delete(own, "resources")
+	}
 	s := r.service("", own)
 	return s, r.err("the service")
 }
+
+// instances is what the properties of a resource call a descriptor's resources:
+// there, that name has another meaning for every type.
+const instances = "instances"
 
 // Properties are the service as properties of a resource.
 func (s Service) Properties() (map[string]any, error) {
@@ -118,7 +132,14 @@ func (s Service) Properties() (map[string]any, error) {
 	out := map[string]any{}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	return out, d.Decode(&out)
+	if err := d.Decode(&out); err != nil {
+		return nil, err
+	}
+	if v, ok := out["resources"]; ok {
+		delete(out, "resources")
+		out[instances] = v
+	}
+	return out, nil
 }
 
 func unreadable(format string, args ...any) error {

@@ -42,10 +42,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	err := s.serve(w, r)
-	if err != nil {
+	switch {
+	case err != nil && plain(r):
+		arm.WriteFlatError(w, s.shown(err, r, id))
+	case err != nil:
 		arm.WriteError(w, s.shown(err, r, id))
 	}
 	s.o.Log.Debug("request", "method", r.Method, "path", r.URL.Path, "took", s.o.Now().Sub(begun), "code", string(core.CodeOf(err)))
+}
+
+// plain reports whether a request is one of the plain routes, whose errors are
+// flat.
+func plain(r *http.Request) bool {
+	req, err := arm.Parse(r)
+	return err == nil && auth.MembersPath(req.Segments)
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {

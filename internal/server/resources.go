@@ -14,6 +14,7 @@ import (
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/dynamic"
 	"github.com/radial-project/radial/internal/graph"
+	"github.com/radial-project/radial/internal/project"
 	"github.com/radial-project/radial/internal/recipe"
 )
 
@@ -176,6 +177,9 @@ func (s *Server) action(w http.ResponseWriter, r *arm.Request) error {
 		tv, err := s.types.Lookup(id.Type(), r.APIVersion)
 		if err != nil {
 			return err
+		}
+		if tv.Type == project.TypeProject { // its group holds its services
+			return s.graph(w, r, id.Scope())
 		}
 		if !application.IsApplication(tv.Type) && !application.IsEnvironment(tv.Type) {
 			return unknown

@@ -25,6 +25,7 @@ import (
 	"github.com/radial-project/radial/internal/feed"
 	"github.com/radial-project/radial/internal/manifest"
 	"github.com/radial-project/radial/internal/operation"
+	"github.com/radial-project/radial/internal/project"
 	"github.com/radial-project/radial/internal/seal"
 	"github.com/radial-project/radial/internal/stack"
 	"github.com/radial-project/radial/internal/store"
@@ -80,6 +81,9 @@ type Options struct {
 	Keys KeyOptions
 	// Deployments say what deployments of templates are run with.
 	Deployments DeploymentOptions
+	// Installation is what organizations, projects and services need; nil has
+	// none of them.
+	Installation *project.Installation
 }
 
 // DeploymentOptions are those of package deployment that the program has.
@@ -102,9 +106,11 @@ type Server struct {
 	provider *dynamic.Provider
 	// deployments answer for Microsoft.Resources/deployments.
 	deployments *deployment.Service
-	workers     *operation.Pool
-	routes      arm.Routes
-	keeper      *seal.Keeper
+	// projects answer for organizations, projects and services.
+	projects *project.Service
+	workers  *operation.Pool
+	routes   arm.Routes
+	keeper   *seal.Keeper
 	// registering serialises changes of registered types. typesRaw are the
 	// manifests that are registered here, as stored, by namespace in lower case;
 	// typesSeq is the change up to which they are.
@@ -139,10 +145,16 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if err := s.ensurePlane(ctx); err != nil {
 		return nil, err
 	}
+	var err error
+	s.projects, err = project.New(project.Options{Store: o.Store, Feed: o.Feed, Installation: o.Installation, Log: o.Log, Now: o.Now, Stopping: s.stopping})
+	if err != nil {
+		return nil, err
+	}
 	rules := application.New(o.Store, s.types)
 	kinds := rules.Kinds()
 	maps.Copy(kinds, container.Kinds())
 	maps.Copy(kinds, auth.Kinds())
+	maps.Copy(kinds, s.projects.Kinds())
 	if !o.Loopback {
 		application.RefuseFiles(kinds)
 	}
@@ -150,12 +162,14 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		Store: o.Store, Types: s.types, Sealer: o.Sealer, Members: rules, Kinds: kinds, Now: o.Now, Deadline: o.Deadline, RecipeDeadline: o.RecipeDeadline,
 		Ended: o.Feed.Operation, RecipeMay: recipeMay,
 	})
+	s.projects.Use(s.provider)
 	s.deployments = deployment.New(deployment.Options{
 		Store: o.Store, Feed: o.Feed, Sealer: o.Sealer, Provider: s.provider, Resolver: o.Deployments.Resolver, Base: o.Deployments.Base,
 		Link: o.Deployments.Link, Authorize: o.Deployments.Authorize, Deadline: o.Deadline, Log: o.Log, Now: o.Now,
 	})
 	controllers := operation.NewRegistry(dynamic.NewController(s.provider, o.Recipes, o.Log))
 	controllers.Register(typeCascade, core.VerbDelete, operation.ControllerFunc(s.cascade))
+	s.projects.Register(controllers)
 	controllers.Register(deployment.Type, core.VerbPut, s.deployments)
 	controllers.Register(stack.Type, core.VerbPut, s.deployments.Stacks())
 	controllers.Register(stack.Type, core.VerbDelete, s.deployments.Stacks())
@@ -199,6 +213,7 @@ func (s *Server) Work(ctx context.Context) {
 		})
 	})
 	keeping.Go(func() { s.deployments.Keep(ctx, s.o.Sweep) })
+	keeping.Go(func() { s.projects.Follow(ctx) })
 	s.workers.Run(ctx)
 	keeping.Wait()
 }
@@ -260,6 +275,7 @@ func (s *Server) addRoutes() {
 	add(statuses+"/{operation}/retry", methods{"POST": s.retryOperation})
 	add(plane+"/providers/{namespace}/locations/{location}/operationresults/{operation}", methods{"GET": s.operationResult})
 
+	s.projects.Routes(add)
 	s.deployments.Routes(add)
 	s.deployments.StackRoutes(add)
 

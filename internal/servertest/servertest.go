@@ -22,6 +22,7 @@ import (
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/feed"
+	"github.com/radial-project/radial/internal/project"
 	"github.com/radial-project/radial/internal/recipe"
 	"github.com/radial-project/radial/internal/seal"
 	"github.com/radial-project/radial/internal/server"
@@ -38,6 +39,8 @@ type Plane struct {
 
 	tb  testing.TB
 	dir string
+	// installation, when set, has the plane keep services.
+	installation *project.Installation
 	// tls, when set, is what the plane serves by, and client whom it trusts.
 	tls    *tls.Config
 	client *http.Client
@@ -59,6 +62,13 @@ type Plane struct {
 func Start(tb testing.TB) *Plane {
 	tb.Helper()
 	return start(tb, &Plane{client: http.DefaultClient})
+}
+
+// StartServices is Start of a plane that keeps organizations, projects and
+// services.
+func StartServices(tb testing.TB, i project.Installation) *Plane {
+	tb.Helper()
+	return start(tb, &Plane{client: http.DefaultClient, installation: &i})
 }
 
 // StartTLS is Start of a plane that serves TLS, by a certificate that only its
@@ -117,7 +127,7 @@ func (p *Plane) start() (func(), error) {
 	if err != nil {
 		return fail(err)
 	}
-	s, err := server.New(ctx, server.Options{Store: db, Feed: broker, Sealer: sealer, Recipes: p.Recipes})
+	s, err := server.New(ctx, server.Options{Store: db, Feed: broker, Sealer: sealer, Recipes: p.Recipes, Installation: p.installation})
 	if err != nil {
 		return fail(err)
 	}

@@ -12,7 +12,7 @@ import (
 var namespaces = []string{
 	"Applications.Core", "Applications.Dapr", "Applications.Datastores", "Applications.Messaging",
 	"Radius.AI", "Radius.Compute", "Radius.Core", "Radius.Data", "Radius.Messaging", "Radius.Security", "Radius.Storage",
-	"System.Authorization", "System.Resources",
+	"Microsoft.Resources", "Radial.Services", "System.Authorization", "System.Resources",
 }
 
 // Class is the namespace of a resource, for those that come with Radial, and
