@@ -82,6 +82,9 @@ func (n *session) issueOrCheck(ctx context.Context, ask v1alpha1.CredentialAsk, 
 		if err := n.sweep(ctx, ask); err != nil {
 			return err
 		}
+		if n.superseded {
+			return errStale
+		}
 	}
 	if answered || n.obj.Status.CredentialGeneration >= n.obj.Spec.CredentialGeneration {
 		return n.done(ctx, map[string]string{v1alpha1.OutputSecretName: ask.SecretName}, false)

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -209,15 +210,15 @@ func (r *running) output() string {
 	return b.String()
 }
 
+var worlds atomic.Int64
+
 // world runs a scripted provider, honest if lie is empty, and answers what
 // scenarios need to try it.
-func world(t *testing.T, lie string) *World {
+func world(t *testing.T, lie string, change ...func(*provider.Options)) *World {
 	t.Helper()
 	in := install(t)
-	name := "scripted"
-	if lie != "" {
-		name += "-" + lie
-	}
+	// A name of its own: what another test's provider was asked is not this one's.
+	name := fmt.Sprintf("scripted-%d", worlds.Add(1))
 	account, err := scripted.NewAccount("")
 	if err != nil {
 		t.Fatal(err)
@@ -230,6 +231,9 @@ func world(t *testing.T, lie string) *World {
 		Settings: provider.Settings{Provider: name, Account: "acme-test", Location: "Nowhere-1", KMSKey: "keys/wrap", RotationGrace: 2 * time.Second, Installation: "under-test"},
 		Log:      slog.New(slog.NewJSONHandler(&r.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Recheck:  2 * time.Second, SyncInterval: 200 * time.Millisecond, RetryMin: 20 * time.Millisecond, RetryMax: 200 * time.Millisecond,
+	}
+	for _, f := range change {
+		f(&r.options)
 	}
 	if lie != "" {
 		if err := scripted.Lie(&r.options, lie); err != nil {

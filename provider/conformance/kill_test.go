@@ -45,6 +45,8 @@ type stage struct {
 	world    *World
 	process  *process
 	output   buffer
+	// args come after the others.
+	args []string
 
 	mu sync.Mutex
 	// armed counts the points from here on; at point kill the process dies.
@@ -71,7 +73,7 @@ func newStage(t *testing.T, kill int) *stage {
 	}
 	s := &stage{t: t, account: account, kill: kill, died: make(chan struct{}), name: fmt.Sprintf("kill-%d", kill+1)}
 	if kill < 0 {
-		s.name = "kill-none-" + strings.ToLower(strings.ReplaceAll(t.Name(), "_", "-"))
+		s.name = fmt.Sprintf("kill-none-%d", worlds.Add(1))
 	}
 	cloud := httptest.NewServer(http.HandlerFunc(s.cloud))
 	t.Cleanup(cloud.Close)
@@ -107,6 +109,7 @@ func (s *stage) start() {
 	s.t.Helper()
 	cmd := exec.Command(os.Args[0], "--kubeconfig", s.config, "--account", s.cloudURL, "--health-listen", "0", "--metrics-listen", "0", "--log-level", "debug",
 		"--retry-min", "20ms", "--retry-max", "200ms")
+	cmd.Args = append(cmd.Args, s.args...)
 	cmd.Env = append(os.Environ(), runMain+"=1", "ANKKA_CLOUD_PROVIDER="+s.name, "ANKKA_CLOUD_ACCOUNT=acme-test", "ANKKA_CLOUD_LOCATION=Nowhere-1",
 		"ANKKA_CLOUD_KMS_KEY=", "ANKKA_CLOUD_ACKNOWLEDGEMENT_BOUND=2m", "ANKKA_CLOUD_ROTATION_GRACE="+stageGrace.String(), provider.EnvInstallation+"=under-test")
 	cmd.Stdout, cmd.Stderr = &s.output, &s.output
