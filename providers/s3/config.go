@@ -39,8 +39,9 @@ type Config struct {
 	// InstanceEndpoint is the URL by which instances reach the S3 API, if it is
 	// another.
 	InstanceEndpoint string
-	// Region is what requests are signed for.
-	Region string
+	// Region is what requests of S3 are signed for, IAMRegion those of IAM:
+	// us-east-1 unless set, as IAM is of no region.
+	Region, IAMRegion string
 	// CredentialsFile holds the provider's own key. It is read for each request,
 	// so that a key that is replaced is used at once.
 	CredentialsFile string
@@ -60,7 +61,8 @@ func (c *Config) flags(f *flag.FlagSet) {
 	f.StringVar(&c.Endpoint, "endpoint", "", "URL of the object store's S3 API")
 	f.StringVar(&c.IAMEndpoint, "iam-endpoint", "", "URL of its IAM API; the same unless set")
 	f.StringVar(&c.InstanceEndpoint, "instance-endpoint", "", "URL of its S3 API as instances reach it; the same unless set")
-	f.StringVar(&c.Region, "region", "", "region that requests are signed for")
+	f.StringVar(&c.Region, "region", "", "region that the object store is set up with")
+	f.StringVar(&c.IAMRegion, "iam-region", "us-east-1", "region that requests of its IAM API are signed for")
 	f.StringVar(&c.CredentialsFile, "credentials-file", "", "file with the provider's own key: aws_access_key_id = …, aws_secret_access_key = …")
 	f.StringVar(&c.CAFile, "ca-file", "", "PEM file of the authorities of the store's certificate; the machine's unless set")
 	f.BoolVar(&c.VirtualHosts, "virtual-hosts", false, "address buckets as hosts below the endpoint's instead of as paths")
@@ -107,6 +109,9 @@ func New(c Config) (*Cloud, error) {
 	}
 	if c.InstanceEndpoint == "" {
 		c.InstanceEndpoint = c.Endpoint
+	}
+	if c.IAMRegion == "" {
+		c.IAMRegion = "us-east-1"
 	}
 	var errs []error
 	for _, e := range []struct{ flag, url string }{{"endpoint", c.Endpoint}, {"iam-endpoint", c.IAMEndpoint}, {"instance-endpoint", c.InstanceEndpoint}} {
@@ -155,7 +160,7 @@ func New(c Config) (*Cloud, error) {
 		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
 	}
 	cloud.s3 = cloud.client(own)
-	cloud.iam = iam.NewFromConfig(cloud.base, func(o *iam.Options) { o.BaseEndpoint = aws.String(c.IAMEndpoint) })
+	cloud.iam = iam.NewFromConfig(cloud.base, func(o *iam.Options) { o.BaseEndpoint, o.Region = aws.String(c.IAMEndpoint), c.IAMRegion })
 	return cloud, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,11 +23,11 @@ import (
 // policyName is that of a credential's one policy.
 const policyName = "bucket"
 
-// credentialPath is of the users that are an identity's credentials; below it
-// stands when the request was made that they were issued for, in seconds: so what
-// is an older request's is told by the API server's time, not the store's.
+// credentialPath is of a credential's user: it says when the request was made
+// that it was issued for, in seconds. So what is an older request's is told by
+// the API server's time, not the store's.
 func credentialPath(r provider.Request, identity string) string {
-	return installationPath(r) + identity + "/"
+	return identityPath(r, identity) + strconv.FormatInt(r.CreatedAt.Unix(), 10) + "/"
 }
 
 // policy lets in to one bucket: reading, writing and removing objects, with what
@@ -54,7 +55,7 @@ func policy(bucket string) string {
 // EnsureBucketAccess implements [provider.Credentials]: the policy of each
 // credential is what it is to be.
 func (c *Cloud) EnsureBucketAccess(ctx context.Context, r provider.Request, ask v1alpha1.CredentialAsk) error {
-	users, err := c.credentialUsers(ctx, r, ask.Identity)
+	_, users, err := c.users(ctx, r, ask.Identity)
 	if err != nil {
 		return err
 	}
@@ -92,8 +93,7 @@ func samePolicy(answered, want string) bool {
 // IssueCredential implements [provider.Credentials].
 func (c *Cloud) IssueCredential(ctx context.Context, r provider.Request, ask v1alpha1.CredentialAsk) (provider.Credential, error) {
 	name := ask.Identity + "." + strings.ToLower(rand.Text()[:13])
-	path := credentialPath(r, ask.Identity) + strconv.FormatInt(r.CreatedAt.Unix(), 10) + "/"
-	if _, err := c.iam.CreateUser(ctx, &iam.CreateUserInput{UserName: &name, Path: &path, Tags: userTagSet(tags(r, purposeCredential))}); err != nil {
+	if _, err := c.iam.CreateUser(ctx, &iam.CreateUserInput{UserName: &name, Path: aws.String(credentialPath(r, ask.Identity)), Tags: userTagSet(tags(r, purposeCredential))}); err != nil {
 		return provider.Credential{}, c.fault("iam:CreateUser", err)
 	}
 	if err := c.putPolicy(ctx, name, policy(ask.Bucket)); err != nil {
@@ -119,7 +119,7 @@ func (c *Cloud) CredentialUsable(ctx context.Context, r provider.Request, ask v1
 		}
 		return c.fault("s3:ListBucket", err)
 	}
-	keys, _, err := c.keys(ctx, k.ID)
+	keys, _, err := c.keys(ctx, r, ask, k.ID)
 	switch {
 	case err != nil:
 		return err
@@ -133,10 +133,7 @@ func (c *Cloud) CredentialUsable(ctx context.Context, r provider.Request, ask v1
 
 // EndCredential implements [provider.Credentials]. The key goes first.
 func (c *Cloud) EndCredential(ctx context.Context, r provider.Request, ask v1alpha1.CredentialAsk, id string) error {
-	if !strings.HasPrefix(id, ask.Identity+".") {
-		return provider.Refused("credential %s is none of the identity's", id)
-	}
-	keys, found, err := c.keys(ctx, id)
+	keys, found, err := c.keys(ctx, r, ask, id)
 	if err != nil || !found {
 		return err
 	}
@@ -147,14 +144,12 @@ func (c *Cloud) EndCredential(ctx context.Context, r provider.Request, ask v1alp
 	}
 	// Whatever else a hand has given the user, it goes.
 	policies, err := c.iam.ListUserPolicies(ctx, &iam.ListUserPoliciesInput{UserName: &id})
-	if err != nil && !is(err, "NoSuchEntity") {
+	if err != nil {
 		return c.fault("iam:ListUserPolicies", err)
 	}
-	if policies != nil {
-		for _, p := range policies.PolicyNames {
-			if _, err := c.iam.DeleteUserPolicy(ctx, &iam.DeleteUserPolicyInput{UserName: &id, PolicyName: &p}); err != nil && !is(err, "NoSuchEntity") {
-				return c.fault("iam:DeleteUserPolicy", err)
-			}
+	for _, p := range policies.PolicyNames {
+		if _, err := c.iam.DeleteUserPolicy(ctx, &iam.DeleteUserPolicyInput{UserName: &id, PolicyName: &p}); err != nil && !is(err, "NoSuchEntity") {
+			return c.fault("iam:DeleteUserPolicy", err)
 		}
 	}
 	if _, err := c.iam.DeleteUser(ctx, &iam.DeleteUserInput{UserName: &id}); err != nil && !is(err, "NoSuchEntity") {
@@ -165,14 +160,14 @@ func (c *Cloud) EndCredential(ctx context.Context, r provider.Request, ask v1alp
 
 // ListCredentials implements [provider.Credentials].
 func (c *Cloud) ListCredentials(ctx context.Context, r provider.Request, ask v1alpha1.CredentialAsk) ([]provider.Issued, error) {
-	users, err := c.credentialUsers(ctx, r, ask.Identity)
+	_, users, err := c.users(ctx, r, ask.Identity)
 	if err != nil {
 		return nil, err
 	}
 	issued := make([]provider.Issued, 0, len(users))
 	for _, u := range users {
 		i := provider.Issued{ID: aws.ToString(u.UserName), CreatedAt: aws.ToTime(u.CreateDate)}
-		at := strings.Trim(strings.TrimPrefix(aws.ToString(u.Path), credentialPath(r, ask.Identity)), "/")
+		at := strings.Trim(strings.TrimPrefix(aws.ToString(u.Path), identityPath(r, ask.Identity)), "/")
 		if s, err := strconv.ParseInt(at, 10, 64); err == nil {
 			i.CreatedAt = time.Unix(s, 0)
 		}
@@ -181,28 +176,14 @@ func (c *Cloud) ListCredentials(ctx context.Context, r provider.Request, ask v1a
 	return issued, nil
 }
 
-// credentialUsers are those of an identity's credentials.
-func (c *Cloud) credentialUsers(ctx context.Context, r provider.Request, identity string) ([]types.User, error) {
-	var users []types.User
-	in := &iam.ListUsersInput{PathPrefix: aws.String(credentialPath(r, identity))}
-	for {
-		out, err := c.iam.ListUsers(ctx, in)
-		if err != nil {
-			return nil, c.fault("iam:ListUsers", err)
-		}
-		users = append(users, out.Users...)
-		if in.Marker = out.Marker; !out.IsTruncated || in.Marker == nil {
-			return users, nil
-		}
+// keys are the ids of the keys of a credential's user, and whether there is such
+// a user.
+func (c *Cloud) keys(ctx context.Context, r provider.Request, ask v1alpha1.CredentialAsk, id string) ([]string, bool, error) {
+	_, users, err := c.users(ctx, r, ask.Identity)
+	if err != nil || !slices.ContainsFunc(users, func(u types.User) bool { return aws.ToString(u.UserName) == id }) {
+		return nil, false, err
 	}
-}
-
-// keys are the ids of a user's keys that work, and whether the user is there.
-func (c *Cloud) keys(ctx context.Context, user string) ([]string, bool, error) {
-	out, err := c.iam.ListAccessKeys(ctx, &iam.ListAccessKeysInput{UserName: &user})
-	if is(err, "NoSuchEntity") {
-		return nil, false, nil
-	}
+	out, err := c.iam.ListAccessKeys(ctx, &iam.ListAccessKeysInput{UserName: &id})
 	if err != nil {
 		return nil, false, c.fault("iam:ListAccessKeys", err)
 	}

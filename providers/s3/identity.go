@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -31,31 +32,51 @@ func identityName(r provider.Request) string {
 // installationPath is of all users of an installation.
 func installationPath(r provider.Request) string { return "/radial/" + r.Installation + "/" }
 
+// identityPath is of an identity and, further below, of its credentials.
+func identityPath(r provider.Request, identity string) string {
+	return installationPath(r) + identity + "/"
+}
+
 // EnsureIdentity implements [provider.Identities]. On premises there is nothing
 // by which a ServiceAccount acts as a user: its instances reach the store by the
 // credential in their Secret, and so nothing is annotated.
 func (c *Cloud) EnsureIdentity(ctx context.Context, r provider.Request, _ v1alpha1.IdentityAsk) (v1alpha1.IdentityAnswer, provider.Thing, error) {
+	fail := func(err error) (v1alpha1.IdentityAnswer, provider.Thing, error) {
+		return v1alpha1.IdentityAnswer{}, provider.Thing{}, err
+	}
 	name := identityName(r)
-	have, found, err := c.userTags(ctx, name)
+	user, _, err := c.users(ctx, r, name)
+	if err != nil {
+		return fail(err)
+	}
 	made := false
-	if err == nil && !found {
-		have = tags(r, purposeIdentity)
-		_, err = c.iam.CreateUser(ctx, &iam.CreateUserInput{UserName: &name, Path: aws.String(installationPath(r)), Tags: userTagSet(have)})
+	if user == nil {
+		_, err := c.iam.CreateUser(ctx, &iam.CreateUserInput{UserName: &name, Path: aws.String(identityPath(r, name)), Tags: userTagSet(tags(r, purposeIdentity))})
+		if err != nil && !is(err, "EntityAlreadyExists") {
+			return fail(c.fault("iam:CreateUser", err))
+		}
 		made = err == nil
-		if is(err, "EntityAlreadyExists") {
-			err = provider.Waiting("the identity is being made")
-		} else {
-			err = c.fault("iam:CreateUser", err)
+		if user, _, err = c.users(ctx, r, name); err != nil {
+			return fail(err)
+		}
+		if user == nil && made {
+			return fail(provider.Waiting("the object store does not show the new identity yet"))
 		}
 	}
+	// Names are one set for all users of a store, wherever they are.
+	taken := provider.Refused("user %s of the object store is someone else's; a provider never adopts it", name)
+	if user == nil {
+		return fail(taken)
+	}
+	have, err := c.userTags(ctx, name)
 	if err != nil {
-		return v1alpha1.IdentityAnswer{}, provider.Thing{}, err
+		return fail(err)
 	}
 	switch owns, here := owned(have, r, purposeIdentity); {
 	case !owns:
-		return v1alpha1.IdentityAnswer{}, provider.Thing{}, provider.Refused("user %s of the object store is someone else's; a provider never adopts it", name)
+		return fail(taken)
 	case !here:
-		return v1alpha1.IdentityAnswer{}, provider.Thing{}, provider.ErrMoved
+		return fail(provider.ErrMoved)
 	}
 	return v1alpha1.IdentityAnswer{Identity: name}, thing(have, made), nil
 }
@@ -65,31 +86,57 @@ func (c *Cloud) OwnsIdentity(ctx context.Context, r provider.Request, identity s
 	if identity != identityName(r) {
 		return false, nil
 	}
-	have, found, err := c.userTags(ctx, identity)
-	if err != nil || !found {
+	user, _, err := c.users(ctx, r, identity)
+	if err != nil || user == nil {
+		return false, err
+	}
+	have, err := c.userTags(ctx, identity)
+	if err != nil {
 		return false, err
 	}
 	owns, here := owned(have, r, purposeIdentity)
 	return owns && here, nil
 }
 
-// userTags are a user's, and whether it is there.
-func (c *Cloud) userTags(ctx context.Context, name string) (map[string]string, bool, error) {
+// users are an identity's user, nil if there is none, and those that are its
+// credentials. Whether a user is there is told by listing, always: asking for
+// one by name is refused where the provider's own rights end at a path and there
+// is none of that name.
+func (c *Cloud) users(ctx context.Context, r provider.Request, identity string) (itself *types.User, credentials []types.User, err error) {
+	in := &iam.ListUsersInput{PathPrefix: aws.String(identityPath(r, identity))}
+	for {
+		out, err := c.iam.ListUsers(ctx, in)
+		if err != nil {
+			return nil, nil, c.fault("iam:ListUsers", err)
+		}
+		for _, u := range out.Users {
+			switch {
+			case aws.ToString(u.UserName) == identity:
+				itself = &u
+			case strings.HasPrefix(aws.ToString(u.UserName), identity+"."):
+				credentials = append(credentials, u)
+			}
+		}
+		if in.Marker = out.Marker; !out.IsTruncated || in.Marker == nil {
+			return itself, credentials, nil
+		}
+	}
+}
+
+// userTags are those of a user that is there.
+func (c *Cloud) userTags(ctx context.Context, name string) (map[string]string, error) {
 	tags := map[string]string{}
 	in := &iam.ListUserTagsInput{UserName: &name}
 	for {
 		out, err := c.iam.ListUserTags(ctx, in)
-		if is(err, "NoSuchEntity") {
-			return nil, false, nil
-		}
 		if err != nil {
-			return nil, false, c.fault("iam:ListUserTags", err)
+			return nil, c.fault("iam:ListUserTags", err)
 		}
 		for _, t := range out.Tags {
 			tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 		}
 		if in.Marker = out.Marker; !out.IsTruncated || in.Marker == nil {
-			return tags, true, nil
+			return tags, nil
 		}
 	}
 }
