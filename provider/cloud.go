@@ -2,6 +2,8 @@ package provider
 
 import (
 	"context"
+	"encoding/json"
+	"log/slog"
 	"time"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
@@ -123,6 +125,12 @@ func (c Credential) String() string { return "credential " + c.ID }
 
 // GoString does so for %#v.
 func (c Credential) GoString() string { return c.String() }
+
+// LogValue does so for log/slog, and MarshalJSON for whatever writes JSON.
+func (c Credential) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
+// MarshalJSON writes the id alone.
+func (c Credential) MarshalJSON() ([]byte, error) { return json.Marshal(c.String()) }
 
 // Issued is a credential that the cloud lists.
 type Issued struct {
