@@ -317,6 +317,11 @@ func (n *session) place(ctx context.Context, at secretRef, j journal, c Credenti
 		case tries > 2:
 			return false, errStale
 		}
+		// Another provider that serves this request has journalled what it puts
+		// there, so it would be seen here; else it was a hand.
+		if err := n.unchanged(ctx); err != nil {
+			return false, err
+		}
 		if before, err = n.search(ctx, at, j); before == c.ID {
 			// An answer that was lost: it is there.
 			j.settle(c.ID, n.Now())

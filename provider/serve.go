@@ -331,6 +331,22 @@ func (n *session) update(ctx context.Context, journalOnly bool, change func(*v1a
 	}
 }
 
+// unchanged is errStale if somebody else has written the status since it was
+// read.
+func (n *session) unchanged(ctx context.Context) error {
+	live := &v1alpha1.CloudResource{}
+	switch err := n.live.Get(ctx, types.NamespacedName{Namespace: n.obj.Namespace, Name: n.obj.Name}, live); {
+	case apierrors.IsNotFound(err):
+		return errStale
+	case err != nil:
+		return &apiError{"read the request again", err}
+	}
+	if live.UID != n.obj.UID || !equality.Semantic.DeepEqual(live.Status, n.obj.Status) {
+		return errStale
+	}
+	return nil
+}
+
 // apiError is of the cluster, not of the cloud.
 type apiError struct {
 	what string

@@ -23,6 +23,7 @@ func credentialScenarios() []Scenario {
 		{Name: "a raised generation rotates the credential", Rules: []string{"C-121", "C-122", "C-123", "C-124", "C-126"}, Kinds: storage, run: rotation},
 		{Name: "a provider that restarts still ends the credential before", Rules: []string{"C-125", "C-126", "C-144"}, Kinds: storage, NeedsScript: true, run: restart},
 		{Name: "grants that were taken away by hand come back, and nothing is issued", Rules: []string{"C-151"}, Kinds: storage, NeedsScript: true, run: recheck},
+		{Name: "what an older request left over is ended, and what is in the Secret is not", Rules: []string{"C-144", "C-126", "C-118"}, Kinds: storage, NeedsScript: true, run: olderRequest},
 		{Name: "an answer of the cloud that was lost leaves no credential over", Rules: []string{"C-144", "C-95"}, Kinds: storage, NeedsScript: true, run: lostAnswer},
 	}
 }
@@ -177,6 +178,35 @@ func recheck(t *T) {
 	t.eventually("C-151", "the grant is back", func() bool { return len(t.Scripted.Account.Granted(bucket)) == 1 })
 	if got := t.Scripted.records(s.Project, "issued"); len(got) != 1 {
 		t.errorf("C-151", "%d credentials were issued", len(got))
+	}
+}
+
+// olderRequest deletes a request within a rotation's grace, and asks again: the
+// new one knows nothing of the credentials but what the cloud lists.
+func olderRequest(t *T) {
+	s := t.service(t.project(), "reports")
+	name, a := v1alpha1.StorageSecretName(s.Subject), t.Scripted.Account
+	c := t.storage(s)
+	bucket := c.parameters[v1alpha1.ParamBucket]
+	t.ready(c)
+	c.generation = 2
+	t.ready(c)
+	access, key := pair(t.secret(s.namespace(), name))
+	t.gone(c)
+	t.ready(c)
+	if x, y := pair(t.secret(s.namespace(), name)); x != access || y != key || !a.Reaches(access, key, bucket) {
+		t.fatalf("C-118", "the Secret does not hold what it held, or that was ended")
+	}
+	t.eventually("C-144", "the credential that the older request had retired has ended", func() bool { return len(a.Live(s.Project)) == 1 })
+	if !a.Reaches(access, key, bucket) {
+		t.fatalf("C-144", "the credential in the Secret was ended")
+	}
+	c.generation = 3
+	t.ready(c)
+	newAccess, newKey := pair(t.secret(s.namespace(), name))
+	t.eventually("C-126", "the older request's credential has ended", func() bool { return len(a.Live(s.Project)) == 1 })
+	if newAccess == access || !a.Reaches(newAccess, newKey, bucket) || a.Reaches(access, key, bucket) {
+		t.errorf("C-126", "the credential in the Secret was ended, or the one before was not")
 	}
 }
 

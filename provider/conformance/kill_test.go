@@ -358,3 +358,40 @@ func TestGracefulRestarts_C94_C95(t *testing.T) {
 		t.Error(f)
 	}
 }
+
+// Two providers that serve the same requests at once, as by an accident of a
+// rollout, leave one credential, which is the one in the Secret.
+func TestTwoAtOnce_C93_C144(t *testing.T) {
+	s := newStage(t, -1)
+	s.start()
+	s.start()
+	x := &T{World: s.world, ctx: t.Context(), scenario: Scenario{Rules: []string{"C-144"}}}
+	x.do(func(x *T) {
+		p := x.project()
+		var all []*request
+		for i := range 8 {
+			all = append(all, x.storage(x.service(p, fmt.Sprintf("reports%d", i))))
+		}
+		for generation := int64(1); generation <= 3; generation++ {
+			for _, c := range all {
+				c.generation = generation
+				x.apply(c)
+			}
+			for _, c := range all {
+				if o := x.answered(c); o.Status.CredentialGeneration != generation {
+					t.Errorf("C-123: %s is at generation %d of %d", c.name, o.Status.CredentialGeneration, generation)
+				}
+			}
+		}
+		x.eventually("C-126", "one credential for each service is left", func() bool { return len(s.account.Live(p)) == len(all) })
+		for _, c := range all {
+			access, key := pair(x.secret(c.namespace(), v1alpha1.StorageSecretName(c.Subject)))
+			if !s.account.Reaches(access, key, c.parameters[v1alpha1.ParamBucket]) {
+				t.Errorf("C-144: the credential of %s was ended", c.name)
+			}
+		}
+	})
+	for _, f := range x.failures {
+		t.Error(f)
+	}
+}
