@@ -80,7 +80,7 @@ func Render(r Rendering) Objects {
 		"replicas":             int64(replicas),
 		"revisionHistoryLimit": int64(5),
 		"selector":             map[string]any{"matchLabels": selector},
-		"strategy":             map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": int64(1), "maxUnavailable": int64(1)}},
+		"strategy":             map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": int64(1), "maxUnavailable": int64(0)}},
 		"template":             map[string]any{"metadata": r.podMetadata(), "spec": r.podSpec()},
 	}})}
 	if spec.HTTP {
