@@ -239,7 +239,8 @@ func TestStaleCopy_C93_C94(t *testing.T) {
 	reads := &liveReader{live: live}
 	o := Options{Cloud: everything{}, Settings: settings}
 	_ = o.complete()
-	s := &server{Options: o, live: reads, metrics: processMetrics(), retry: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, time.Minute)}
+	s := &server{Options: o, live: reads, metrics: processMetrics(), retry: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, time.Minute),
+		stale: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, time.Minute)}
 	wakes := s.wakes()
 	for range 100 {
 		if !wakes.Create(event.CreateEvent{Object: stale}) {

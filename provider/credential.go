@@ -322,10 +322,16 @@ func (n *session) place(ctx context.Context, at secretRef, j journal, c Credenti
 		if err := n.unchanged(ctx); err != nil {
 			return false, err
 		}
-		if before, err = n.search(ctx, at, j); before == c.ID {
+		tried := before
+		switch before, err = n.search(ctx, at, j); {
+		case err != nil:
+		case before == c.ID:
 			// An answer that was lost: it is there.
 			j.settle(c.ID, n.Now())
 			return true, nil
+		case before == tried:
+			// It has the annotation and no data that could be replaced.
+			before = ""
 		}
 	}
 	return false, wrong(err)

@@ -110,7 +110,8 @@ type server struct {
 	live    client.Client
 	writer  *secretWriter
 	metrics *metrics
-	retry   workqueue.TypedRateLimiter[types.NamespacedName]
+	// retry spaces out what waits or failed, stale what changed meanwhile.
+	retry, stale workqueue.TypedRateLimiter[types.NamespacedName]
 	// pending are credentials that were issued and not yet reported; synced is
 	// when a Secret was last brought in step.
 	pending table[*pending]
@@ -150,7 +151,9 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	s := &server{Options: o, metrics: processMetrics(), retry: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](o.RetryMin, o.RetryMax)}
+	s := &server{Options: o, metrics: processMetrics(),
+		retry: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](o.RetryMin, o.RetryMax),
+		stale: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](afterStale, o.RetryMax)}
 	if s.live, err = client.New(config, client.Options{HTTPClient: h, Scheme: scheme, Mapper: mapper}); err != nil {
 		return err
 	}
@@ -223,6 +226,7 @@ func (s *server) wakes() predicate.Predicate {
 // forget drops what is remembered of a request that is not served any more.
 func (s *server) forget(key types.NamespacedName, uid types.UID) {
 	s.retry.Forget(key)
+	s.stale.Forget(key)
 	s.synced.drop(uid)
 	s.pending.dropIf(func(id types.UID, p *pending) bool { return id == uid || p.request == key })
 }

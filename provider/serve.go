@@ -24,8 +24,8 @@ const (
 	// beforeClaim bounds what is asked of the cloud before a request is
 	// acknowledged, so that no slow cloud passes for a provider that is gone.
 	beforeClaim = 15 * time.Second
-	// afterStale is the wait before a request that changed meanwhile is read
-	// again.
+	// afterStale is the first wait before a request that changed meanwhile is
+	// read again.
 	afterStale = 50 * time.Millisecond
 )
 
@@ -74,6 +74,7 @@ func (s *server) Reconcile(ctx context.Context, q reconcile.Request) (reconcile.
 	after, err := n.serve(ctx)
 	if err == nil {
 		s.retry.Forget(q.NamespacedName)
+		s.stale.Forget(q.NamespacedName)
 		return reconcile.Result{RequeueAfter: after}, nil
 	}
 	return reconcile.Result{RequeueAfter: n.fault(ctx, err)}, nil
@@ -363,7 +364,7 @@ func (n *session) fault(ctx context.Context, err error) time.Duration {
 	var api *apiError
 	switch {
 	case errors.Is(err, errStale):
-		return afterStale
+		return n.stale.When(key)
 	case ctx.Err() != nil:
 		// The process ends; the next one goes on.
 		return 0
@@ -397,7 +398,7 @@ func (n *session) fault(ctx context.Context, err error) time.Duration {
 		st.Phase, st.Detail = o.phase, outcomeText(n, o)
 	}); err != nil {
 		if errors.Is(err, errStale) {
-			return afterStale
+			return n.stale.When(key)
 		}
 		n.log.Warn("cannot write the answer", "error", scrub(err.Error()))
 		return n.retry.When(key)
