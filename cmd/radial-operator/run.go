@@ -6,13 +6,18 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -38,10 +43,14 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	if err := service.AddToScheme(scheme); err != nil {
 		return err
 	}
+	lock, err := leaseLock(cfg, c)
+	if err != nil {
+		return err
+	}
 	mgr, err := ctrl.NewManager(cfg, manager.Options{
 		Scheme: scheme, Logger: logger, Cache: service.CacheOptions(),
 		Metrics: metricsserver.Options{BindAddress: c.metrics}, HealthProbeBindAddress: c.health,
-		LeaderElection: c.leaderElect, LeaderElectionID: lease, LeaderElectionNamespace: c.namespace, LeaderElectionReleaseOnCancel: true,
+		LeaderElection: c.leaderElect, LeaderElectionResourceLockInterface: lock, LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout: new(10 * time.Second),
 	})
 	if err != nil {
@@ -58,6 +67,28 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 		return fmt.Errorf("stopped: %w", err)
 	}
 	return nil
+}
+
+// leaseLock is the lease, without the events that client-go would make of it:
+// they are of another API group than the operator may write to, and tell no
+// user of anything.
+func leaseLock(cfg *rest.Config, c config) (resourcelock.Interface, error) {
+	if !c.leaderElect {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("the lease's holder needs a name: %w", err)
+	}
+	coordination, err := coordinationv1.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Name: lease, Namespace: c.namespace},
+		Client:     coordination,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+	}, nil
 }
 
 // probes answer healthz while the process runs, and readyz once it has read

@@ -86,6 +86,16 @@ func (k *kit) after(t time.Time) time.Duration {
 	return max(t.Sub(k.now()), 0) + time.Millisecond
 }
 
+// overtaken takes out of an error of a status write that the object has changed
+// or gone since it was read: what changed it is still to come through the watch,
+// and wakes.
+func overtaken(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
+}
+
 // conditions of a whole: Ready always, Progressing and Stalled while true.
 func conditions(before []metav1.Condition, generation int64, lifecycle v1alpha1.Lifecycle, detail string, now time.Time) []metav1.Condition {
 	out := append([]metav1.Condition(nil), before...)

@@ -162,7 +162,7 @@ func (r *projects) report(ctx context.Context, p *v1alpha1.AnkkaProject, f Folde
 	after.Status = next
 	err := r.Status().Patch(ctx, after, client.MergeFromWithOptions(p, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.FieldManagerOperator))
 	if err != nil {
-		return client.IgnoreNotFound(err)
+		return overtaken(err)
 	}
 	r.tell(p, p.Status.Lifecycle, next.Lifecycle, next.Detail)
 	return nil

@@ -328,7 +328,7 @@ func (r *services) report(ctx context.Context, p *pass) error {
 	after := p.service.DeepCopy()
 	after.Status = next
 	if err := r.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.FieldManagerOperator)); err != nil {
-		return client.IgnoreNotFound(err)
+		return overtaken(err)
 	}
 	r.tell(p.service, before.Status.Lifecycle, next.Lifecycle, next.Detail)
 	return nil
