@@ -1,0 +1,44 @@
+// Command radial-provider-gcp is the cloud provider of Google Cloud: it answers
+// the cloud requests of an installation whose cloud is gcp. docs/cloud/gcp.md
+// tells how it is installed.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/provider"
+	"github.com/radial-project/radial/providers/gcp"
+)
+
+func main() {
+	home, _ := os.UserHomeDir()
+	if err := gcp.RefuseKeyFiles(os.Environ(), home); err != nil {
+		fmt.Fprintln(os.Stderr, "radial-provider-gcp:", err)
+		os.Exit(2)
+	}
+	version := "radial-provider-gcp " + core.Version
+	var o gcp.Options
+	command := provider.Command{
+		Name: "gcp", Version: version,
+		Flags: func(f *flag.FlagSet) {
+			f.StringVar(&o.Endpoint, "endpoint", "", "address that serves all of Google's APIs in place of their own, such as a private endpoint")
+			f.StringVar(&o.WorkloadPool, "workload-pool", "", "workload identity pool of the cluster; without it, that of the cluster's project, <project>.svc.id.goog")
+			f.StringVar(&o.CreatorRole, "secret-creator-role", gcp.DefaultCreatorRole, "custom role by which a service makes secrets: an id in the account, or a full name")
+			f.StringVar(&o.KeeperRole, "secret-keeper-role", gcp.DefaultKeeperRole, "custom role by which a service keeps its own secrets")
+			f.DurationVar(&o.KeySettles, "key-settles", 0, "how old a key must be to be taken for one that works when a restart has made it impossible to try it (default 1m, what Google's documentation gives it)")
+		},
+		Connect: func(ctx context.Context, s provider.Settings) (provider.Cloud, error) {
+			return gcp.Connect(ctx, s, version, o)
+		},
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	code := command.Run(ctx, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
