@@ -76,10 +76,15 @@ var keyVariables = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_S
 // Main is the command, with everything from outside handed in; it answers the
 // exit code.
 func Main(ctx context.Context, args []string, lookup func(string) (string, bool), stdout, stderr io.Writer) int {
+	return command(Name, lookup).Run(ctx, args, lookup, stdout, stderr)
+}
+
+// command is a provider's that answers to name.
+func command(name string, lookup func(string) (string, bool)) provider.Command {
 	var c Config
 	return provider.Command{
-		Name: Name, Version: Version(), Flags: c.flags,
-		Connect: func(_ context.Context, _ provider.Settings) (provider.Cloud, error) {
+		Name: name, Version: Version(), Flags: c.flags,
+		Connect: func(context.Context, provider.Settings) (provider.Cloud, error) {
 			for _, v := range keyVariables {
 				if _, ok := lookup(v); ok {
 					return nil, fmt.Errorf("%s is set: a key is given by a file (--credentials-file), never by the environment", v)
@@ -87,7 +92,7 @@ func Main(ctx context.Context, args []string, lookup func(string) (string, bool)
 			}
 			return New(c)
 		},
-	}.Run(ctx, args, lookup, stdout, stderr)
+	}
 }
 
 // Cloud serves requests from an object store.

@@ -36,14 +36,14 @@ import (
 	"github.com/radial-project/radial/providers/s3/installation"
 )
 
-// runMain makes the test binary be the provider, so that what is tried is its
-// real process.
+// runMain makes the test binary be the provider that answers to the name that it
+// holds, so that what is tried is its real process.
 const runMain = "RADIAL_TEST_RUN_PROVIDER_S3"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(runMain) != "" {
+	if name := os.Getenv(runMain); name != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		code := Main(ctx, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr)
+		code := command(name, os.LookupEnv).Run(ctx, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr)
 		stop()
 		os.Exit(code)
 	}
@@ -66,7 +66,7 @@ const (
 
 // store is a real object store: versitygw's gateway and IAM service, over TLS.
 type store struct {
-	dir            string
+	dir, sockets   string
 	s3URL, iamURL  string
 	ca             string
 	root           aws.Credentials
@@ -92,13 +92,13 @@ func startStore(dir string, versioning bool) (*store, error) {
 		}
 	}
 	// A socket's path is short, wherever the directory is.
-	sockets, err := os.MkdirTemp("", "s3-")
-	if err != nil {
+	var err error
+	if s.sockets, err = os.MkdirTemp("", "s3-"); err != nil {
 		return nil, err
 	}
-	socket := filepath.Join(sockets, "iam.sock")
+	socket := filepath.Join(s.sockets, "iam.sock")
 	iamPort, s3Port := freePort(), freePort()
-	common := []string{"--region", testRegion, "--cert", filepath.Join(dir, "tls.crt"), "--key", filepath.Join(dir, "tls.key"), "--health", "/healthz", "--quiet"}
+	common := []string{"--region", testRegion, "--cert", filepath.Join(dir, "tls.crt"), "--key", filepath.Join(dir, "tls.key"), "--health", "/healthz", "--quiet", "--keep-alive"}
 	iamArgs := append(append([]string{}, common...), "-p", iamPort, "iam", "--dir", filepath.Join(dir, "iam"), "--private-ports", socket)
 	s3Args := append(append([]string{}, common...), "-p", s3Port, "--iam-standalone-endpoint", socket, "posix", "--sidecar", filepath.Join(dir, "side"))
 	if err := os.MkdirAll(filepath.Join(dir, "side"), 0o755); err != nil {
@@ -178,6 +178,8 @@ func (s *store) stop() {
 		_ = p.Process.Kill()
 		_ = p.Wait()
 	}
+	_ = os.RemoveAll(s.sockets)
+	_ = os.RemoveAll(s.dir)
 }
 
 func (s *store) certificate() error {
