@@ -115,7 +115,7 @@ func (s *Service) fold(ctx context.Context, c client.Reader, k key) (busy string
 	}
 	err = c.Get(ctx, at, o)
 	there := err == nil
-	if client.IgnoreNotFound(err) != nil {
+	if err = client.IgnoreNotFound(err); err != nil {
 		return "", err
 	}
 	project, ok := projectOf(core.GroupID(k.namespace))
