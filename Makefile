@@ -7,7 +7,10 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # the others, so they are always built alone.
 WORKSPACE_MODULES := $(shell sed -nE 's/^[[:space:]]*(use[[:space:]]+)?(\.[^[:space:]]*).*/\2/p' go.work)
 OUTSIDE_MODULES   := $(patsubst %/go.mod,%,$(wildcard devcluster/go.mod tools/*/go.mod test/bench/*/go.mod))
-TOOLS             := $(BIN)/helm $(BIN)/registry $(BIN)/staticcheck $(BIN)/mkimage
+# Cloud providers are modules of their own, so that their clouds' libraries do not move the root's; each has a
+# program cmd/radial-provider-<cloud>.
+PROVIDER_MODULES  := $(patsubst %/go.mod,%,$(wildcard providers/*/go.mod))
+TOOLS             := $(BIN)/helm $(BIN)/registry $(BIN)/staticcheck $(BIN)/mkimage $(BIN)/versitygw
 
 # One set of build flags everywhere, so that every build finds the cache of the others. No VCS stamp: it
 # would fail in an exported tree, and the version comes in through -ldflags.
@@ -43,6 +46,7 @@ programs: ## Build Radial's own programs into bin/ (seconds when warm)
 	@for m in $(filter-out .,$(WORKSPACE_MODULES)); do \
 	  (cd $$m && mains=$$(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./...) && [ -z "$$mains" ] || \
 	  (set -x && $(BUILD) -ldflags "$(STAMP)" -o $(BIN)/ $$mains)) || exit 1; done
+	@for m in $(PROVIDER_MODULES); do (cd $$m && set -x && GOWORK=off $(BUILD) -ldflags "$(STAMP)" -o $(BIN)/ ./cmd/...) || exit 1; done
 
 .PHONY: devcluster
 devcluster: $(BIN)/devcluster ## Build the development cluster into bin/ (about 5 minutes the first time)
@@ -58,15 +62,15 @@ realnode: $(BIN)/devcluster ## Build kubelet, kube-proxy and containerd for NODE
 	devcluster/realnode/build.sh $(BIN)/realnode
 
 .PHONY: tools
-tools: $(TOOLS) postgresql ## Get the real programs that tests run: helm, registry, staticcheck, mkimage, PostgreSQL
+tools: $(TOOLS) postgresql ## Get the real programs that tests run: helm, registry, staticcheck, mkimage, versitygw, PostgreSQL
 
 .PHONY: postgresql
 postgresql: ## Install Debian's PostgreSQL where it is missing (root or sudo); tests start servers of their own
 	@tools/install.sh postgresql
 
 # A test that misses a program names it: `make helm` builds what it asks for.
-.PHONY: helm registry staticcheck mkimage
-helm registry staticcheck mkimage: %: $(BIN)/%
+.PHONY: helm registry staticcheck mkimage versitygw
+helm registry staticcheck mkimage versitygw: %: $(BIN)/%
 
 $(BIN)/helm: tools/helm/go.mod tools/helm/go.sum
 	$(call build-tool,helm,helm.sh/helm/v4/cmd/helm)
@@ -74,6 +78,8 @@ $(BIN)/registry: tools/registry/go.mod tools/registry/go.sum
 	$(call build-tool,registry,github.com/distribution/distribution/v3/cmd/registry)
 $(BIN)/staticcheck: tools/staticcheck/go.mod tools/staticcheck/go.sum
 	$(call build-tool,staticcheck,honnef.co/go/tools/cmd/staticcheck)
+$(BIN)/versitygw: tools/versitygw/go.mod tools/versitygw/go.sum
+	$(call build-tool,versitygw,github.com/versity/versitygw/cmd/versitygw)
 
 $(BIN)/mkimage: tools/mkimage/go.mod tools/mkimage/go.sum tools/mkimage/main.go
 	$(call build-tool,mkimage,.)
@@ -88,14 +94,16 @@ endef
 # Images hold one static program each, FROM scratch; nothing here needs a container engine. They are pushed to
 # REGISTRY where one is given, and lie as OCI layouts in dist/images in any case.
 IMAGES    := radial-server radial-controller radial-operator radial
+PROVIDER_IMAGES := $(PROVIDER_MODULES:providers/%=radial-provider-%)
 PLATFORMS ?= linux-$(shell go env GOARCH)
 REGISTRY  ?=
 
 .PHONY: images
 images: $(BIN)/mkimage ## Build container images into dist/images, and push them to REGISTRY if it is set (PLATFORMS)
 	@for p in $(PLATFORMS); do mkdir -p dist/programs/$$p && \
-	  (set -x && GOOS=$${p%-*} GOARCH=$${p#*-} $(BUILD) -ldflags "-s -w $(STAMP)" -o dist/programs/$$p/ $(IMAGES:%=./cmd/%)) || exit 1; done
-	@for i in $(IMAGES); do $(BIN)/mkimage -program $$i -from dist/programs -version $(VERSION) -layout dist/images/$$i \
+	  (set -x && GOOS=$${p%-*} GOARCH=$${p#*-} $(BUILD) -ldflags "-s -w $(STAMP)" -o dist/programs/$$p/ $(IMAGES:%=./cmd/%)) && \
+	  for m in $(PROVIDER_MODULES); do (cd $$m && set -x && GOOS=$${p%-*} GOARCH=$${p#*-} GOWORK=off $(BUILD) -ldflags "-s -w $(STAMP)" -o $(CURDIR)/dist/programs/$$p/ ./cmd/...) || exit 1; done || exit 1; done
+	@for i in $(IMAGES) $(PROVIDER_IMAGES); do $(BIN)/mkimage -program $$i -from dist/programs -version $(VERSION) -layout dist/images/$$i \
 	  $(if $(REGISTRY),-push $(REGISTRY)/$$i:$(VERSION)) || exit 1; done
 
 .PHONY: chart-files
@@ -122,6 +130,7 @@ check-format: ## Source is formatted as gofmt would
 .PHONY: check-vet
 check-vet: ## go vet, every module
 	@for m in $(WORKSPACE_MODULES); do echo "vet $$m"; (cd $$m && go vet ./...) || exit 1; done
+	@for m in $(PROVIDER_MODULES); do echo "vet $$m"; (cd $$m && GOWORK=off go vet ./...) || exit 1; done
 	@echo "vet devcluster"; cd devcluster && $(ALONE) go vet -trimpath ./...
 
 # The devcluster's main package is left to vet: it only names the upstream components, and staticcheck would
@@ -129,12 +138,13 @@ check-vet: ## go vet, every module
 .PHONY: check-lint
 check-lint: $(BIN)/staticcheck ## staticcheck, every module (exceptions and their reasons: staticcheck.conf)
 	@for m in $(WORKSPACE_MODULES); do echo "staticcheck $$m"; (cd $$m && $(BIN)/staticcheck ./...) || exit 1; done
+	@for m in $(PROVIDER_MODULES); do echo "staticcheck $$m"; (cd $$m && GOWORK=off $(BIN)/staticcheck ./...) || exit 1; done
 	@echo "staticcheck devcluster"; cd devcluster && $(ALONE) $(BIN)/staticcheck ./internal/... ./e2e/... ./realnode/...
 
 .PHONY: check-modules
 check-modules: ## go.mod and go.sum are tidy and the modules are what go.sum says
 	@for m in $(WORKSPACE_MODULES); do echo "tidy $$m"; (cd $$m && GOWORK=off go mod tidy -diff && GOWORK=off go mod verify >/dev/null) || exit 1; done
-	@for m in $(OUTSIDE_MODULES); do echo "tidy $$m"; (cd $$m && GOWORK=off go mod tidy -diff) || exit 1; done
+	@for m in $(OUTSIDE_MODULES) $(PROVIDER_MODULES); do echo "tidy $$m"; (cd $$m && GOWORK=off go mod tidy -diff) || exit 1; done
 
 .PHONY: check-generated
 check-generated: ## Generated files are what their generators make
@@ -154,6 +164,7 @@ check-size: ## No source file passes 800 lines (a warning from 700)
 test: build tools ## Every test of every module, with the real programs
 	@failed=; \
 	for m in $(WORKSPACE_MODULES); do (cd $$m && set -x && $(TEST_ENV) go test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...) || failed="$$failed $$m"; done; \
+	for m in $(PROVIDER_MODULES); do (cd $$m && set -x && GOWORK=off $(TEST_ENV) go test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...) || failed="$$failed $$m"; done; \
 	(cd devcluster && set -x && $(ALONE) $(TEST_ENV) go test -trimpath -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...) || failed="$$failed devcluster"; \
 	[ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
@@ -177,11 +188,12 @@ test-realnode: realnode ## Real pods on this machine (root; changes it while it 
 
 # Packages that kill or race what is real say so by reading RADIAL_FAULT: a plain run takes a sample of their
 # points, this takes them all.
-FAULT_PACKAGES = $(shell git grep -l RADIAL_FAULT -- '*_test.go' ':!devcluster' | xargs -n1 dirname | sort -u | sed 's|^|./|')
+FAULT_PACKAGES = $(shell git grep -l RADIAL_FAULT -- '*_test.go' ':!devcluster' ':!providers' | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 .PHONY: fault
 fault: build tools ## Kill real processes at every write, and race them: every point of every package that samples them
 	$(TEST_ENV) RADIAL_FAULT=all go test -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(FAULT_PACKAGES)
+	@for m in $(PROVIDER_MODULES); do (cd $$m && set -x && GOWORK=off $(TEST_ENV) RADIAL_FAULT=all go test -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...) || exit 1; done
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)

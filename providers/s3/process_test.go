@@ -225,7 +225,8 @@ func TestKilled_C95_C124_C125_C126_C144(t *testing.T) {
 	t.Run("killed", func(t *testing.T) {
 		slots := make(chan struct{}, 3)
 		for i, what := range points {
-			if os.Getenv("RADIAL_FAULT") != "all" && i%7 != 3 {
+			sample := i%9 == 3 || strings.HasPrefix(what, "after store CreateAccessKey") || what == "before cluster POST secrets"
+			if os.Getenv("RADIAL_FAULT") != "all" && !sample {
 				continue
 			}
 			t.Run(fmt.Sprintf("%02d %s", i, what), func(t *testing.T) {
