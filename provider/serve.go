@@ -424,7 +424,8 @@ func (n *session) untilRecheck() time.Duration {
 	if at == nil {
 		return 0
 	}
-	return at.Add(n.spread(n.Recheck)).Sub(n.Now())
+	// A clock that was set back does not put it off.
+	return min(at.Add(n.spread(n.Recheck)).Sub(n.Now()), n.Recheck)
 }
 
 func (n *session) spread(d time.Duration) time.Duration {
