@@ -290,6 +290,9 @@ func applicationNamespace(app *core.Resource) string {
 	return ""
 }
 
+// ownerVersions are the kinds of objects that resources stand for.
+var ownerVersions = map[string]string{"Recipe": "radapp.io/v1alpha3", "Deployment": "apps/v1"}
+
 // buildContext makes the object of D-30.
 func buildContext(env Environment, scope extension.Scope, r Request) Context {
 	c := Context{
@@ -300,6 +303,10 @@ func buildContext(env Environment, scope extension.Scope, r Request) Context {
 		Runtime: ContextRuntime{Kubernetes: &ContextKubernetes{
 			Namespace: scope.Namespace, EnvironmentNamespace: env.Namespace,
 		}},
+	}
+	if version := ownerVersions[r.Resource.Owner.Kind]; version != "" && r.Resource.Owner.UID != "" {
+		o := r.Resource.Owner
+		c.Runtime.Kubernetes.Owner = &ContextOwner{APIVersion: version, Kind: o.Kind, Name: o.Name, UID: o.UID, Controller: true}
 	}
 	if r.Application != nil {
 		c.Application = ContextRef{ID: r.Application.ID.String(), Name: r.Application.ID.Name()}

@@ -123,6 +123,26 @@ func TestContext_D30(t *testing.T) {
 	}
 }
 
+// A resource that stands for an object carries it as an owner reference.
+func TestContextOwner_C143(t *testing.T) {
+	for kind, want := range map[string]string{
+		"Recipe":     `{"apiVersion":"radapp.io/v1alpha3","kind":"Recipe","name":"pictures","uid":"u","controller":true}`,
+		"Deployment": `{"apiVersion":"apps/v1","kind":"Deployment","name":"pictures","uid":"u","controller":true}`,
+		"Job":        `null`,
+	} {
+		d := &driver{}
+		r := request()
+		r.Resource.Owner = core.Owner{Cluster: "local", Namespace: "ankka-media", Kind: kind, Name: "pictures", UID: "u"}
+		if _, err := engine(d).Execute(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		got, err := json.Marshal(d.run.Context.Runtime.Kubernetes.Owner)
+		if err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v; want %s", kind, got, err, want)
+		}
+	}
+}
+
 func TestParameters_D33(t *testing.T) {
 	d := &driver{}
 	r := request()

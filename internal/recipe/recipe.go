@@ -76,6 +76,19 @@ type ContextRuntime struct {
 type ContextKubernetes struct {
 	Namespace            string `json:"namespace"`
 	EnvironmentNamespace string `json:"environmentNamespace"`
+	// Owner is the object that the resource stands for, as an owner reference:
+	// what a recipe makes with it goes with that object, and a request to the
+	// cloud provider is served for it (C-143). Absent for a resource without one.
+	Owner *ContextOwner `json:"owner,omitempty"`
+}
+
+// ContextOwner is an owner reference of Kubernetes.
+type ContextOwner struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
+	Controller bool   `json:"controller"`
 }
 
 // Run is one execution of a recipe.

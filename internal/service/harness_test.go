@@ -319,6 +319,35 @@ func until[T client.Object](s *stage, list client.ObjectList, name, what string,
 	panic("unreachable")
 }
 
+// gone waits until there is no such object.
+func (s *stage) gone(list client.ObjectList, name string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), ankkatest.Limit)
+	defer cancel()
+	if err := s.admin.List(ctx, list, client.InNamespace(s.ns)); err != nil {
+		s.t.Fatal(err)
+	}
+	there := false
+	_ = meta.EachListItem(list, func(o runtime.Object) error {
+		there = there || o.(client.Object).GetName() == name
+		return nil
+	})
+	if !there {
+		return
+	}
+	w, err := s.admin.Watch(ctx, list, client.InNamespace(s.ns), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		if o, ok := e.Object.(client.Object); ok && o.GetName() == name && e.Type == watch.Deleted {
+			return
+		}
+	}
+	s.t.Errorf("%T: %s stays", list, name)
+}
+
 func (s *stage) service(name, what string, ok func(v1alpha1.AnkkaServiceStatus) bool) *v1alpha1.AnkkaService {
 	s.t.Helper()
 	return until(s, &v1alpha1.AnkkaServiceList{}, name, what, func(a *v1alpha1.AnkkaService) bool {

@@ -491,18 +491,8 @@ func TestWhatRunsFollowsTheDescriptor(t *testing.T) {
 		return st.ReadyInstances == 3 && st.Lifecycle == v1alpha1.LifecycleReady
 	})
 	s.describe("web", nil)
-	gone := func(o client.Object, name string) {
-		t.Helper()
-		for end := time.Now().Add(ankkatest.Limit); time.Now().Before(end); {
-			if err := s.admin.Get(t.Context(), s.key(name), o); apierrors.IsNotFound(err) {
-				return
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		t.Errorf("%T %s stays", o, name)
-	}
-	gone(&corev1.Service{}, "web")
-	gone(&autoscalingv2.HorizontalPodAutoscaler{}, "web")
+	s.gone(&corev1.ServiceList{}, "web")
+	s.gone(&autoscalingv2.HorizontalPodAutoscalerList{}, "web")
 	s.deployment("web", "at one", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 1 })
 
 	s.describe("web", func(spec *v1alpha1.AnkkaServiceSpec) { spec.Paused = true })

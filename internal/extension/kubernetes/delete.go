@@ -29,6 +29,9 @@ func (t *Target) Delete(ctx context.Context, ref extension.Ref) error {
 	if err := t.c.sameCluster(ctx, ref, "delete", a.what); err != nil {
 		return err
 	}
+	if isCloudResource(a.gvk.GroupKind()) {
+		return nil // it goes with its owner, and no account may delete one
+	}
 	uid := types.UID(ref.UID)
 	if uid == "" {
 		live, err := t.live(ctx, a)

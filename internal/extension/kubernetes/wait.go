@@ -38,8 +38,9 @@ func (t *Target) readyTimeout(a addressed) (time.Duration, error) {
 	return d, nil
 }
 
-// ready waits until kstatus calls the object current, and returns it so. It
-// fails at once when kstatus calls it failed.
+// ready waits until kstatus calls the object current, or a request to the cloud
+// provider is answered, and returns it so. It fails at once when it is called
+// failed.
 func (t *Target) ready(ctx context.Context, a addressed, o *unstructured.Unstructured, timeout time.Duration) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errNotReadyInTime)
 	defer cancel()
@@ -53,7 +54,7 @@ func (t *Target) ready(ctx context.Context, a addressed, o *unstructured.Unstruc
 		if seen == nil || seen.GetUID() != uid {
 			return false, core.Errorf(extension.CodeNotReady, "%s in cluster %q was deleted while it was waited for", a.what, t.c.name)
 		}
-		res, err := status.Compute(seen)
+		res, err := compute(seen)
 		if err != nil {
 			return false, core.Errorf(extension.CodeNotReady, "%s in cluster %q: its status cannot be read: %w", a.what, t.c.name, err)
 		}
