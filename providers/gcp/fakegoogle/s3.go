@@ -235,3 +235,14 @@ func (f *Fake) Grant(name, role, member string) {
 	}
 	p.Bindings = out
 }
+
+// AllKeys are all that ever were, deleted ones too.
+func (f *Fake) AllKeys() []Key {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []Key
+	for _, k := range f.keys {
+		out = append(out, Key{k.access, k.secret, k.state, k.email, k.made})
+	}
+	return out
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -17,15 +18,24 @@ import (
 )
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	code := run(ctx, "gcp", os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the provider that answers to name; its exit code is
+// provider.Command's, and 2 if it was given a key file.
+func run(ctx context.Context, name string, args, environ []string, stdout, stderr io.Writer) int {
 	home, _ := os.UserHomeDir()
-	if err := gcp.RefuseKeyFiles(os.Environ(), home); err != nil {
-		fmt.Fprintln(os.Stderr, "radial-provider-gcp:", err)
-		os.Exit(2)
+	if err := gcp.RefuseKeyFiles(environ, home); err != nil {
+		fmt.Fprintln(stderr, "radial-provider-gcp:", err)
+		return 2
 	}
 	version := "radial-provider-gcp " + core.Version
 	var o gcp.Options
-	command := provider.Command{
-		Name: "gcp", Version: version,
+	return provider.Command{
+		Name: name, Version: version,
 		Flags: func(f *flag.FlagSet) {
 			f.StringVar(&o.Endpoint, "endpoint", "", "address that serves all of Google's APIs in place of their own, such as a private endpoint")
 			f.StringVar(&o.WorkloadPool, "workload-pool", "", "workload identity pool of the cluster; without it, that of the cluster's project, <project>.svc.id.goog")
@@ -36,9 +46,5 @@ func main() {
 		Connect: func(ctx context.Context, s provider.Settings) (provider.Cloud, error) {
 			return gcp.Connect(ctx, s, version, o)
 		},
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	code := command.Run(ctx, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	}.Run(ctx, args, os.LookupEnv, stdout, stderr)
 }
