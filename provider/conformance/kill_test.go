@@ -50,8 +50,10 @@ type stage struct {
 
 	mu sync.Mutex
 	// armed counts the points from here on; at point kill the process dies.
-	armed  bool
-	kill   int
+	armed bool
+	kill  int
+	// lose is that the process lives, and only the answer is lost.
+	lose   bool
 	points []string
 	// died is closed when the process was killed.
 	died chan struct{}
@@ -148,8 +150,10 @@ func (s *stage) point(what string) bool {
 	if len(s.points)-1 != s.kill {
 		return false
 	}
-	_ = s.process.cmd.Process.Kill()
-	<-s.process.ended
+	if !s.lose {
+		_ = s.process.cmd.Process.Kill()
+		<-s.process.ended
+	}
 	close(s.died)
 	return true
 }
@@ -219,6 +223,17 @@ func (s *stage) play(t *testing.T) []string {
 		go func() {
 			select {
 			case <-s.died:
+				if s.lose {
+					// What the process still knows is lost to nobody; what the
+					// cloud has said last is.
+					s.mu.Lock()
+					if s.points[s.kill] == "after cloud "+scripted.OpIssue {
+						lost++
+					}
+					s.mu.Unlock()
+					close(restarted)
+					return
+				}
 				// An answer was lost if a credential was made that the Secret does
 				// not hold.
 				sec := &corev1.Secret{}
@@ -327,6 +342,34 @@ func TestKilled_C95_C124_C125_C126_C144(t *testing.T) {
 		}
 	})
 	t.Logf("%d points", len(points))
+}
+
+// The answer to every write of the API server, and to every call of the cloud,
+// is lost in turn while the process lives: it knows what it has made, so that
+// nothing is issued again but where the cloud's own answer was lost.
+func TestAnswersLost_C94_C95_C144(t *testing.T) {
+	var points []string
+	t.Run("undisturbed", func(t *testing.T) { points = newStage(t, -1).play(t) })
+	if t.Failed() {
+		return
+	}
+	t.Run("lost", func(t *testing.T) {
+		slots := make(chan struct{}, 4)
+		for i, what := range points {
+			if !strings.HasPrefix(what, "after ") {
+				continue
+			}
+			t.Run(fmt.Sprintf("%02d %s", i, what), func(t *testing.T) {
+				t.Parallel()
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				s := newStage(t, i)
+				s.lose, s.name = true, fmt.Sprintf("lose-%d", i)
+				s.world.Settings.Provider = s.name
+				s.play(t)
+			})
+		}
+	})
 }
 
 // A request that is applied a hundred times, while the provider is restarted
