@@ -57,9 +57,10 @@ func WriteEach(w http.ResponseWriter, status int, member string, each func(yield
 		fmt.Fprintf(out, "{%s:[", name)
 	}
 	n := 0
+	var raw []byte
 	err = each(func(v any) error {
-		raw, err := json.Marshal(v)
-		if err != nil {
+		var err error
+		if raw, err = appendJSON(raw[:0], v); err != nil {
 			return err
 		}
 		switch {

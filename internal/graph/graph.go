@@ -24,7 +24,7 @@ const (
 // id, connections by direction, kind, name and id, outputs as they were planned:
 // the same snapshot is the same graph to the byte. Every edge stands at both of
 // its ends; one that leads to nothing stored stands at its beginning only. root
-// itself is no node.
+// itself is no node. What a node holds is overwritten when yield has returned.
 func Each(g store.Graph, root core.ID, yield func(wire.GraphResource) error) error {
 	self, rootKey := int32(-1), root.Key()
 	for i, n := range g.Nodes {
@@ -34,6 +34,7 @@ func Each(g store.Graph, root core.ID, yield func(wire.GraphResource) error) err
 	}
 	edges := append(hostEdges(g), g.Edges...)
 	leaving, arriving := ends(edges, len(g.Nodes), true), ends(edges, len(g.Nodes), false)
+	connections, made := []wire.GraphConnection{}, []wire.GraphOutput{} // of one node after the other
 	for i, n := range g.Nodes {
 		if int32(i) == self {
 			continue
@@ -46,10 +47,11 @@ func Each(g store.Graph, root core.ID, yield func(wire.GraphResource) error) err
 		if state == "" {
 			state = core.StateSucceeded
 		}
-		node := wire.GraphResource{ID: n.ID, Name: name, Type: kind, ProvisioningState: string(state), Connections: []wire.GraphConnection{}}
-		if node.OutputResources, err = outputs(n.Outputs); err != nil {
+		node := wire.GraphResource{ID: n.ID, Name: name, Type: kind, ProvisioningState: string(state), Connections: connections[:0]}
+		if made, err = outputs(made[:0], n.Outputs); err != nil {
 			return err
 		}
+		node.OutputResources = made
 		for _, at := range leaving.of(i) {
 			e := edges[at]
 			target := e.ToID
@@ -69,6 +71,7 @@ func Each(g store.Graph, root core.ID, yield func(wire.GraphResource) error) err
 		slices.SortFunc(node.Connections, func(a, b wire.GraphConnection) int {
 			return cmp.Or(-cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 		})
+		connections = node.Connections
 		if err := yield(node); err != nil {
 			return err
 		}
@@ -113,14 +116,14 @@ func stands(outputs []string, id string) bool {
 	return slices.ContainsFunc(outputs, func(o string) bool { return strings.EqualFold(o, id) })
 }
 
-func outputs(list []string) ([]wire.GraphOutput, error) {
-	out := make([]wire.GraphOutput, len(list))
-	for i, o := range list {
+// outputs adds a node's outputs to out.
+func outputs(out []wire.GraphOutput, list []string) ([]wire.GraphOutput, error) {
+	for _, o := range list {
 		name, kind, err := named(o)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = wire.GraphOutput{ID: o, Type: kind, Name: name}
+		out = append(out, wire.GraphOutput{ID: o, Type: kind, Name: name})
 	}
 	return out, nil
 }

@@ -45,6 +45,7 @@ func build(t *testing.T, g store.Graph, root core.ID) wire.Graph {
 	t.Helper()
 	out := wire.Graph{Resources: []wire.GraphResource{}}
 	err := Each(g, root, func(n wire.GraphResource) error {
+		n.Connections, n.OutputResources = slices.Clone(n.Connections), slices.Clone(n.OutputResources)
 		out.Resources = append(out.Resources, n)
 		return nil
 	})

@@ -20,6 +20,9 @@ var containers = []string{"applications.core/containers", "radius.compute/contai
 // anything else leads out of the graph and is no edge. Nothing of a URL is
 // shown; it only finds what is there.
 func hostEdges(g store.Graph) []store.GraphEdge {
+	if !slices.ContainsFunc(g.Nodes, hasURL) {
+		return nil
+	}
 	hosts := map[string]int32{}
 	for i, n := range g.Nodes {
 		name, kind, err := named(n.ID)
@@ -38,7 +41,7 @@ func hostEdges(g store.Graph) []store.GraphEdge {
 	}
 	var edges []store.GraphEdge
 	for i, n := range g.Nodes {
-		if !bytes.Contains(n.Properties, []byte("://")) {
+		if !hasURL(n) {
 			continue // most: their connections are ids, which are edges already
 		}
 		var p struct {
@@ -73,6 +76,8 @@ func hostEdges(g store.Graph) []store.GraphEdge {
 	}
 	return edges
 }
+
+func hasURL(n store.Node) bool { return bytes.Contains(n.Properties, []byte("://")) }
 
 // host is the host of a URL in lower case, "" where there is none.
 func host(target string) string {
