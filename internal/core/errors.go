@@ -44,6 +44,12 @@ const (
 	CodeDeploymentActive  Code = "DeploymentActive"
 	CodeInvalidDeployment Code = "InvalidTemplateDeployment"
 	CodeInvalidLink       Code = "InvalidContentLink"
+
+	// CodeWrongTarget, CodeScopeGone and CodeCredentialsNeeded are of scopes; the
+	// extension package says what each means.
+	CodeWrongTarget       Code = "TargetMismatch"
+	CodeScopeGone         Code = "ScopeNotFound"
+	CodeCredentialsNeeded Code = "CredentialsNeeded"
 )
 
 var statuses = map[Code]int{
@@ -54,6 +60,7 @@ var statuses = map[Code]int{
 	CodeConflict: 409, CodeNameConflict: 409, CodePrecondition: 412, CodeTooLarge: 413, CodeMediaType: 415,
 	CodeUnavailable: 503, CodeCanceled: 409,
 	CodeDeploymentActive: 409, CodeInvalidDeployment: 400, CodeInvalidLink: 400,
+	CodeWrongTarget: 409, CodeScopeGone: 404, CodeCredentialsNeeded: 400,
 }
 
 // Status is the HTTP status that goes with the code, 500 where none is known.

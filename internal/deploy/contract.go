@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"time"
@@ -69,6 +70,9 @@ type Request struct {
 	// the scope's fingerprint ("" is for any), and secret entries of another
 	// extension's configuration, by the extension's name.
 	Secrets map[string]extension.Secrets
+	// Begin is asked before a nested deployment begins, with its id; an error
+	// fails it, and nothing of it is made. nil lets all begin.
+	Begin func(ctx context.Context, id core.ID) error
 	// Progress is told of every step; it may be nil and is called from one
 	// goroutine at a time.
 	Progress func(Event)

@@ -85,12 +85,20 @@ func (n *node) do(ctx context.Context) (err error) {
 	if n.res.Deployment {
 		text, work = "deploying "+n.title(), n.deploy
 	}
-	if n.row != nil && n.row.taken(r) {
+	if n.res.Deployment && r.q.Begin != nil && !n.res.ID.IsZero() {
+		err = r.q.Begin(ctx, n.res.ID)
+	}
+	if err != nil {
+		text = "" // it does not begin
+	} else if n.row != nil && n.row.taken(r) {
 		text = "" // made in an attempt before: nothing is done
 	} else {
 		r.tell(n.event("Create", "Running", text))
 	}
-	if err = work(ctx); err == errWaiting {
+	if err == nil {
+		err = work(ctx)
+	}
+	if err == errWaiting {
 		return err
 	}
 	if err != errBelow {

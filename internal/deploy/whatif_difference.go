@@ -10,11 +10,15 @@ import (
 	"github.com/radial-project/radial/internal/conceal"
 )
 
+// lastApplied is the annotation in which clients keep an object as they last
+// applied it: that of a Secret holds its values.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
 // hide takes secrets out of a change.
 func (c *Change) hide(ctx context.Context) {
 	secret := func(path string) bool {
 		return strings.EqualFold(strings.TrimSuffix(c.Type, "@"+c.APIVersion), "core/Secret") &&
-			(strings.HasPrefix(path, "data.") || strings.HasPrefix(path, "stringData."))
+			(strings.HasPrefix(path, "data.") || strings.HasPrefix(path, "stringData.") || path == "metadata.annotations."+lastApplied)
 	}
 	c.Before, c.After = hidden(ctx, "", c.Before, c.After, secret)
 	for i := range c.Properties {

@@ -19,6 +19,8 @@ type As struct {
 	Operation string
 	// Group is where the deployment or stack stands.
 	Group core.ID
+	// Stack is the stack that works, zero for a deployment.
+	Stack core.ID
 	// Scope is the group of control-plane resources that are made by the import
 	// Radius; zero is Group.
 	Scope      core.ID
@@ -30,7 +32,7 @@ func (s *Service) Resources(as As) extension.ResourceAPI {
 	verbs := map[dynamic.Access]auth.Verb{
 		dynamic.AccessRead: auth.Read, dynamic.AccessSecrets: auth.Secrets, dynamic.AccessWrite: auth.Write, dynamic.AccessDelete: auth.Delete,
 	}
-	return s.o.Provider.API(dynamic.APIOptions{
+	api := s.o.Provider.API(dynamic.APIOptions{
 		Operation: as.Operation, SystemData: as.SystemData, Ended: s.o.Feed.Operation, Special: s.special,
 		Allow: func(ctx context.Context, a dynamic.Access, id core.ID, properties map[string]any) error {
 			if (IsDeployment(id) || IsStack(id)) && (a == dynamic.AccessWrite || a == dynamic.AccessDelete) {
@@ -39,6 +41,7 @@ func (s *Service) Resources(as As) extension.ResourceAPI {
 			return s.allow(ctx, as, auth.Act{Verb: verbs[a], ID: id, Properties: properties, Operation: as.Operation})
 		},
 	})
+	return &claimed{ResourceAPI: api, s: s, stack: as.Stack}
 }
 
 // Resolver finds targets as the caller may use them: what is made with credentials

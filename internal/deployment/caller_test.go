@@ -95,6 +95,7 @@ func TestCaller_D46(t *testing.T) {
 		refused(t, "elsewhere", nested, "contributor", "no role", "other")
 		as("owner")
 		p.must(404, "GET", other+"/providers/Applications.Core/applications/a"+ucp, "")
+		p.must(404, "GET", other+"/providers/Microsoft.Resources/deployments/n"+version, "") // nor its history
 		as("contributor")
 	})
 	t.Run("what decides over others", func(t *testing.T) {

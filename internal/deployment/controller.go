@@ -53,7 +53,7 @@ func (s *Service) run(ctx context.Context, job *operation.Job) (operation.Outcom
 		}
 	}
 	if t, err := template.Parse(text); err == nil {
-		concealInputs(ctx, t, in)
+		ctx = concealInputs(ctx, t, in)
 	}
 	if job.Operation.State != core.StateUpdating {
 		if err := job.Progress(ctx, core.StateUpdating); err != nil {
@@ -65,6 +65,7 @@ func (s *Service) run(ctx context.Context, job *operation.Job) (operation.Outcom
 	inventory := newInventory(job)
 	req := s.request(r.ID, text, in, f)
 	req.Previous, req.Record, req.Park = job.Outputs, inventory.record, true
+	req.Begin = s.mayBegin(as)
 	req.Progress = func(e deploy.Event) {
 		job.Say(eventLine(ctx, e))
 		s.begunNested(ctx, r, f, e)
@@ -116,7 +117,7 @@ func (s *Service) ended(ctx context.Context, job *operation.Job, f facts, result
 			o.Warnings = append(o.Warnings, conceal.Text(ctx, w))
 		}
 		if failure == nil {
-			hidden, err := s.keepOutputs(&o, result.Outputs)
+			hidden, err := s.keepOutputs(ctx, &o, result.Outputs)
 			if err == nil && len(hidden) > 0 {
 				err = s.put(&r, secretOutputs, hidden)
 			}
@@ -138,14 +139,15 @@ func (s *Service) ended(ctx context.Context, job *operation.Job, f facts, result
 	return operation.Outcome{Resource: &r, Failure: o.Error}, nil
 }
 
-// keepOutputs puts outputs into the outcome, secure ones without value; it
-// returns those to seal. An output that is a kubeConfig is not even that.
-func (s *Service) keepOutputs(o *outcome, outputs []template.Output) (map[string]any, error) {
+// keepOutputs puts outputs into the outcome, secure ones and those that pass a
+// secure parameter on without value; it returns those to seal. An output that is a
+// kubeConfig is not even that.
+func (s *Service) keepOutputs(ctx context.Context, o *outcome, outputs []template.Output) (map[string]any, error) {
 	o.Outputs = []shownOutput{}
 	hidden := map[string]any{}
 	for _, out := range outputs {
 		v := shownOutput{Name: out.Name, Type: out.Type}
-		secret := out.Secure || findKubeConfig("value", template.Export(out.Value)) != ""
+		secret := out.Secure || findKubeConfig("value", template.Export(out.Value)) != "" || holdsSecure(ctx, template.Export(out.Value))
 		switch {
 		case !secret:
 			v.Value = template.Export(out.Value)
@@ -195,7 +197,7 @@ func (s *Service) endedNested(ctx context.Context, job *operation.Job, f facts, 
 		r.State, own.Started = n.State, n.Started
 		o := outcome{Operation: f.Operation, Ended: n.Ended, Error: concealError(ctx, n.Error)}
 		if n.State == core.StateSucceeded {
-			if _, err := s.keepOutputs(&o, n.Outputs); err != nil {
+			if _, err := s.keepOutputs(ctx, &o, n.Outputs); err != nil {
 				continue
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"regexp"
 	"slices"
@@ -47,6 +48,14 @@ type contentLink struct {
 	RelativePath   string `json:"relativePath,omitempty"`
 	QueryString    string `json:"queryString,omitempty"`
 	ContentVersion string `json:"contentVersion,omitempty"`
+}
+
+// shown is the link without its query, which is often a password to what it leads
+// to: it is kept sealed, as long as linked templates may be relative to it.
+func (l *contentLink) shown() *contentLink {
+	c := *l
+	c.URI, c.QueryString = shownURI(l.URI), ""
+	return &c
 }
 
 // asked is a request that has been read: all of it, and nothing begun.
@@ -120,6 +129,9 @@ func (s *Service) read(ctx context.Context, id core.ID, raw []byte) (*asked, err
 		return nil, err
 	}
 	a.in.ExtensionConfigs = p.ExtensionConfigs
+	if one, other, ok := twice(maps.Keys(p.ExtensionConfigs)); ok {
+		return nil, badContent("properties.extensionConfigs."+one, "differs from %q by case only, and both are the same import: send one of the two", other)
+	}
 	if err := a.readInputs(p.ExternalInputs); err != nil {
 		return nil, err
 	}
@@ -151,7 +163,7 @@ func (s *Service) readTemplate(ctx context.Context, a *asked, raw json.RawMessag
 		if err != nil {
 			return err
 		}
-		a.text, a.in.URI, a.facts.TemplateLink = text, link.URI, link
+		a.text, a.in.URI, a.facts.TemplateLink = text, link.URI, link.shown()
 	case !given:
 		return badContent("properties.template", "is required: the template as a JSON object, or templateLink with its uri")
 	case raw[0] == '"': // a JSON string that holds the template
@@ -228,13 +240,16 @@ func (s *Service) readParameters(ctx context.Context, a *asked, raw json.RawMess
 		if err != nil {
 			return badTemplate(err)
 		}
-		a.in.Parameters, a.facts.ParametersLink = values, link
+		a.in.Parameters, a.facts.ParametersLink = values, link.shown()
 		if len(configs) > 0 {
 			a.in.ExtensionConfigs = configs
 		}
 		return nil
 	}
 	a.in.Parameters = make(map[string]any, len(given))
+	if one, other, ok := twice(maps.Keys(given)); ok {
+		return badContent("properties.parameters."+one, "differs from %q by case only, and both are the same parameter: send one of the two", other)
+	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		at := "properties.parameters." + name
 		entry, ok := given[name].(map[string]any)
@@ -259,6 +274,19 @@ func (s *Service) readParameters(ctx context.Context, a *asked, raw json.RawMess
 		a.in.Parameters[name] = v
 	}
 	return nil
+}
+
+// twice finds two names that differ by case only.
+func twice(names iter.Seq[string]) (one, other string, ok bool) {
+	seen := map[string]string{}
+	for _, name := range slices.Sorted(names) {
+		key := strings.ToLower(name)
+		if before, ok := seen[key]; ok {
+			return before, name, true
+		}
+		seen[key] = name
+	}
+	return "", "", false
 }
 
 func (a *asked) readInputs(given map[string]json.RawMessage) error {

@@ -466,7 +466,7 @@ func (s *Service) look(w http.ResponseWriter, r *arm.Request, id core.ID) (conte
 	if _, _, err := s.o.Store.Get(ctx, id.Scope()); err != nil {
 		return nil, nil, nil, deploy.Request{}, err
 	}
-	concealInputs(ctx, a.template, a.in)
+	ctx = concealInputs(ctx, a.template, a.in)
 	a.facts.Started, a.facts.Correlation = a.started, s.o.NewID()
 	as := As{Caller: caller(r.Context()), Group: id.Scope(), Scope: a.facts.scope(id)}
 	engine := deploy.New(deploy.EngineOptions{Resolver: s.Resolver(as), Resources: s.Resources(as), Link: s.o.Link, Parallel: s.o.Parallel, Now: s.o.Now})

@@ -122,7 +122,20 @@ func isKubeConfig(text string) bool {
 	return err == nil && bytes.Contains(plain, []byte("clusters")) && bytes.Contains(plain, []byte("users")) && bytes.Contains(plain, []byte("contexts"))
 }
 
-// findKubeConfig returns the path of a text that is a kubeConfig, "" for none.
+// isKubeConfigObject reports whether an object is such a configuration, read
+// already.
+func isKubeConfigObject(m map[string]any) bool {
+	found := 0
+	for name := range m {
+		switch strings.ToLower(name) {
+		case "clusters", "users", "contexts":
+			found++
+		}
+	}
+	return found == 3
+}
+
+// findKubeConfig returns the path of what is a kubeConfig, "" for none.
 func findKubeConfig(path string, v any) string {
 	switch v := v.(type) {
 	case string:
@@ -130,6 +143,9 @@ func findKubeConfig(path string, v any) string {
 			return path
 		}
 	case map[string]any:
+		if isKubeConfigObject(v) {
+			return path
+		}
 		for k, e := range v {
 			if at := findKubeConfig(path+"."+k, e); at != "" {
 				return at
@@ -203,6 +219,9 @@ func blank(v any) any {
 			return "kubeConfig"
 		}
 	case map[string]any:
+		if isKubeConfigObject(v) {
+			return "kubeConfig"
+		}
 		out := make(map[string]any, len(v))
 		for k, e := range v {
 			out[k] = blank(e)
@@ -218,8 +237,13 @@ func blank(v any) any {
 	return v
 }
 
-// concealInputs registers the secret ones among inputs with the run of ctx.
-func concealInputs(ctx context.Context, t *template.Template, in inputs) {
+// secureKey is that of the secure inputs among the values of a context.
+type secureKey struct{}
+
+// concealInputs registers the secret ones among inputs with the run of ctx. The
+// context that it returns knows the values of secure parameters by themselves.
+func concealInputs(ctx context.Context, t *template.Template, in inputs) context.Context {
+	secure := new(conceal.Values)
 	for _, p := range t.Parameters() {
 		if !p.Secure {
 			continue
@@ -227,6 +251,7 @@ func concealInputs(ctx context.Context, t *template.Template, in inputs) {
 		for name, v := range in.Parameters {
 			if strings.EqualFold(name, p.Name) {
 				conceal.Add(ctx, v)
+				secure.Add(v)
 			}
 		}
 	}
@@ -234,7 +259,20 @@ func concealInputs(ctx context.Context, t *template.Template, in inputs) {
 		for name, v := range entries {
 			if strings.EqualFold(name, "kubeConfig") {
 				conceal.Add(ctx, v)
+				secure.Add(v)
 			}
 		}
 	}
+	return context.WithValue(ctx, secureKey{}, secure)
+}
+
+// holdsSecure reports whether the value of a secure parameter of the run stands in
+// a value: a template may pass it on to where nobody said that it is one.
+func holdsSecure(ctx context.Context, v any) bool {
+	secure, ok := ctx.Value(secureKey{}).(*conceal.Values)
+	if !ok || v == nil {
+		return false
+	}
+	raw, err := json.Marshal(v)
+	return err != nil || secure.Text(string(raw)) != string(raw)
 }

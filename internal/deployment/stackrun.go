@@ -60,13 +60,13 @@ func (h *held) Remove(context.Context) error { return nil }
 // watched is an engine whose deployments answer as deployments of their own.
 type watched struct {
 	*deploy.Engine
-	ended func(q deploy.Request, result *deploy.Result, err error)
+	ended func(ctx context.Context, q deploy.Request, result *deploy.Result, err error)
 }
 
 func (e watched) Deploy(ctx context.Context, q deploy.Request) (*deploy.Result, error) {
 	result, err := e.Engine.Deploy(ctx, q)
 	if !q.ID.IsZero() && ctx.Err() == nil {
-		e.ended(q, result, err)
+		e.ended(context.WithoutCancel(ctx), q, result, err)
 	}
 	return result, err
 }
@@ -99,7 +99,7 @@ func (s *Service) stackRun(ctx context.Context, job *operation.Job) (operation.O
 		return s.endedStack(ctx, job, f, h, stack.Outcome{Record: failedRecord(record, err, s.o.Now), Failure: core.AsError(err)})
 	}
 	if t, err := template.Parse(text); err == nil {
-		concealInputs(ctx, t, in)
+		ctx = concealInputs(ctx, t, in)
 	}
 	if job.Operation.State != core.StateUpdating {
 		if err := job.Progress(ctx, core.StateUpdating); err != nil {
@@ -115,7 +115,8 @@ func (s *Service) stackRun(ctx context.Context, job *operation.Job) (operation.O
 		job.Say(eventLine(ctx, e))
 		s.begunNested(ctx, root, f.facts, e)
 	}
-	as := As{Caller: f.Caller, Operation: job.Operation.ID, Group: job.Resource.ID.Scope(), SystemData: by(job.Resource.SystemData)}
+	as := As{Caller: f.Caller, Stack: job.Resource.ID, Operation: job.Operation.ID, Group: job.Resource.ID.Scope(), SystemData: by(job.Resource.SystemData)}
+	req.Begin = s.mayBegin(as)
 	outcome, err := s.stacks(as, job, f, root).Update(ctx, h, stack.Update{
 		Request: req, Unmanage: f.Unmanage, Deny: f.Deny, Description: f.Description, Phase: s.phase(ctx, job),
 	})
@@ -149,10 +150,10 @@ func (s *Service) stackInputs(job *operation.Job, f stackFacts) ([]byte, inputs,
 // stacks is the logic of stacks as somebody, for one operation.
 func (s *Service) stacks(as As, job *operation.Job, f stackFacts, root core.Resource) *stack.Manager {
 	engine := deploy.New(deploy.EngineOptions{Resolver: s.Resolver(as), Resources: s.Resources(as), Link: s.o.Link, Parallel: s.o.Parallel, Now: s.o.Now})
-	return stack.New(stack.Options{Now: s.o.Now, Engine: watched{engine, func(q deploy.Request, result *deploy.Result, err error) {
-		s.endedRoot(root, f, result, err)
+	return stack.New(stack.Options{Now: s.o.Now, Engine: watched{engine, func(ctx context.Context, q deploy.Request, result *deploy.Result, err error) {
+		s.endedRoot(ctx, root, f, result, err)
 		if result != nil && !result.Waiting {
-			s.endedNested(context.Background(), &operation.Job{Leased: store.Leased{Resource: root, Operation: job.Operation}}, f.facts, result)
+			s.endedNested(ctx, &operation.Job{Leased: store.Leased{Resource: root, Operation: job.Operation}}, f.facts, result)
 		}
 	}}})
 }
@@ -182,7 +183,7 @@ func (s *Service) rootRow(root core.Resource, f stackFacts) (core.Resource, fact
 }
 
 // endedRoot writes what came of the deployment that an update ran as.
-func (s *Service) endedRoot(root core.Resource, f stackFacts, result *deploy.Result, err error) {
+func (s *Service) endedRoot(ctx context.Context, root core.Resource, f stackFacts, result *deploy.Result, err error) {
 	if err == nil && (result == nil || result.Waiting) {
 		return
 	}
@@ -192,13 +193,13 @@ func (s *Service) endedRoot(root core.Resource, f stackFacts, result *deploy.Res
 	if result != nil {
 		o.Resources = result.Resources
 		if err == nil {
-			_, _ = s.keepOutputs(&o, result.Outputs)
+			_, _ = s.keepOutputs(ctx, &o, result.Outputs)
 		}
 	}
 	if err != nil {
 		r.State, o.Error = core.StateFailed, core.Errorf(core.CodeOf(err), "see the stack, which has the reason")
 	}
-	s.writeNested(context.Background(), r, own, o)
+	s.writeNested(ctx, r, own, o)
 }
 
 func (s *Service) removeStack(ctx context.Context, job *operation.Job, f stackFacts, h *held) (operation.Outcome, error) {
@@ -220,7 +221,7 @@ func (s *Service) removeStack(ctx context.Context, job *operation.Job, f stackFa
 			conceal.Add(ctx, map[string]any(secrets))
 		}
 	}
-	as := As{Caller: gone.Caller, Operation: job.Operation.ID, Group: job.Resource.ID.Scope(), SystemData: by(job.Resource.SystemData)}
+	as := As{Caller: gone.Caller, Stack: job.Resource.ID, Operation: job.Operation.ID, Group: job.Resource.ID.Scope(), SystemData: by(job.Resource.SystemData)}
 	outcome, err := s.stacks(as, job, f, core.Resource{}).Remove(ctx, h, stack.Removal{
 		Unmanage: gone.Unmanage, Phase: s.phase(ctx, job),
 		Request: deploy.Request{
@@ -299,7 +300,7 @@ func concealRecord(ctx context.Context, r stack.Record) stack.Record {
 	r.Outputs = slices.Clone(r.Outputs)
 	for i, o := range r.Outputs {
 		v := template.Export(o.Value)
-		if o.Secure || findKubeConfig("value", v) != "" {
+		if o.Secure || findKubeConfig("value", v) != "" || holdsSecure(ctx, v) {
 			v = nil
 		}
 		r.Outputs[i].Value = v

@@ -185,9 +185,9 @@ func (s *Service) lookStack(w http.ResponseWriter, r *arm.Request, id core.ID) (
 	if _, _, err := s.o.Store.Get(ctx, id.Scope()); err != nil {
 		return nil, nil, nil, deploy.Request{}, err
 	}
-	concealInputs(ctx, a.template, a.in)
+	ctx = concealInputs(ctx, a.template, a.in)
 	a.facts.Started, a.facts.Correlation = a.started, s.o.NewID()
-	as := As{Caller: caller(r.Context()), Group: id.Scope()}
+	as := As{Caller: caller(r.Context()), Stack: id, Group: id.Scope()}
 	engine := deploy.New(deploy.EngineOptions{Resolver: s.Resolver(as), Resources: s.Resources(as), Link: s.o.Link, Parallel: s.o.Parallel, Now: s.o.Now})
 	req := s.request(id, a.text, a.in, a.facts.facts)
 	req.ID, req.Owner, req.Secrets = deploymentOf(id, a.started), id, a.in.Credentials

@@ -114,13 +114,13 @@ type Target interface {
 // Codes of errors about targets and scopes, beside core.CodeTarget.
 const (
 	// CodeWrongTarget: the same reference leads to another place than before.
-	CodeWrongTarget core.Code = "TargetMismatch"
+	CodeWrongTarget = core.CodeWrongTarget
 	// CodeScopeGone: the owner that a scope names does not exist any more, and
 	// all inside it went with it (S-31).
-	CodeScopeGone core.Code = "ScopeNotFound"
+	CodeScopeGone = core.CodeScopeGone
 	// CodeCredentialsNeeded: the credentials of the scope are not stored, and
 	// were not supplied with this request (S-37, S-45).
-	CodeCredentialsNeeded core.Code = "CredentialsNeeded"
+	CodeCredentialsNeeded = core.CodeCredentialsNeeded
 	// CodePreviewNotSupported: the target has no preview of this resource. A
 	// deployment goes on, a what-if answers Unsupported.
 	CodePreviewNotSupported core.Code = "PreviewNotSupported"

@@ -66,6 +66,9 @@ func (t *Template) readParameters(root *node) error {
 		}
 		p.nullable = isTrue(m.get("nullable")) || isTrue(t.resolveType(m).get("nullable"))
 		t.parameters = append(t.parameters, p)
+		if other := t.paramIndex[strings.ToLower(m.key)]; other != nil {
+			return m.errorf("the parameters %q and %q differ by case only, and are the same: rename one", other.name, m.key)
+		}
 		t.paramIndex[strings.ToLower(m.key)] = p
 	}
 	return nil

@@ -208,14 +208,26 @@ func (t *Template) readVariables(root *node) error {
 	if err := vars.want("variables", kindObject); err != nil {
 		return err
 	}
+	add := func(name string, n *node) error {
+		key := strings.ToLower(name)
+		if t.variables[key] != nil {
+			return n.errorf("the variable %q stands twice: names of variables do not differ by case", name)
+		}
+		t.variables[key] = n
+		return nil
+	}
 	for _, m := range vars.members {
 		if isCopyList(m) {
 			for _, c := range m.items {
-				t.variables[strings.ToLower(c.get("name").text)] = c
+				if err := add(c.get("name").text, c); err != nil {
+					return err
+				}
 			}
 			continue
 		}
-		t.variables[strings.ToLower(m.key)] = m
+		if err := add(m.key, m); err != nil {
+			return err
+		}
 	}
 	if n := len(t.variables); n > t.limits.Variables {
 		return vars.errorf("%d variables; the limit is %d", n, t.limits.Variables)

@@ -135,6 +135,7 @@ func (t *Target) change(ctx context.Context, a addressed, owner core.ID) (*unstr
 	if err := t.judge(a, live, owner); err != nil {
 		return nil, err
 	}
+	a.guest = isGuest(live, owner)
 	return t.update(ctx, a, live, live.GetUID())
 }
 

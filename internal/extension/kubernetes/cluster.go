@@ -30,6 +30,11 @@ import (
 // FieldManager owns the fields that Radial's templates set.
 const FieldManager = "radial"
 
+// GuestManager owns them in objects that others made, which a plain deployment may
+// change: so it can be told what Radial made and what it only touched (a stack takes
+// over the one and not the other, since it would delete it).
+const GuestManager = "radial-guest"
+
 // Options tune a Cluster.
 type Options struct {
 	// ReadyTimeout bounds the wait for one object; 0 is 10 minutes. An object's

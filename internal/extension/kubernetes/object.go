@@ -41,7 +41,13 @@ const ReadyTimeoutKey = "radapp.io/ready-timeout"
 // none: what it has must be read first.
 func keepsValues(o *unstructured.Unstructured) bool { return o.GetAnnotations()[KeepKey] != "" }
 
-// isOurs reports whether a template of ours wrote fields of the object.
+// isGuest reports whether a plain deployment changes what somebody else made.
+func isGuest(live *unstructured.Unstructured, owner core.ID) bool {
+	return owner.IsZero() && !isOurs(live)
+}
+
+// isOurs reports whether a template of ours made the object. What it only changes,
+// it changes under another name ([GuestManager]).
 func isOurs(o *unstructured.Unstructured) bool {
 	for _, f := range o.GetManagedFields() {
 		if f.Manager == FieldManager && f.Operation == metav1.ManagedFieldsOperationApply {

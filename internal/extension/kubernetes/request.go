@@ -40,7 +40,7 @@ func (c *Cluster) apply(ctx context.Context, a addressed, o *unstructured.Unstru
 	if err != nil {
 		return nil, false, err
 	}
-	r := c.request(c.rest.Patch(types.ApplyYAMLPatchType), a).Param("fieldManager", FieldManager)
+	r := c.request(c.rest.Patch(types.ApplyYAMLPatchType), a).Param("fieldManager", a.manager())
 	if dryRun {
 		r = r.Param("dryRun", metav1.DryRunAll)
 	}

@@ -32,6 +32,15 @@ type addressed struct {
 	client dynamic.ResourceInterface
 	object *unstructured.Unstructured
 	what   string
+	// guest says that somebody else made the object.
+	guest bool
+}
+
+func (a addressed) manager() string {
+	if a.guest {
+		return GuestManager
+	}
+	return FieldManager
 }
 
 // address builds the object that a resource asks for, without its stamp. find
@@ -88,7 +97,7 @@ func (t *Target) at(gvk schema.GroupVersionKind, k kind, o *unstructured.Unstruc
 	if k.namespaced {
 		client = t.c.dynamic.Resource(gvk.GroupVersion().WithResource(k.resource)).Namespace(o.GetNamespace())
 	}
-	return addressed{gvk, k, client, o, describe(gvk, o.GetNamespace(), o.GetName())}
+	return addressed{gvk: gvk, kind: k, client: client, object: o, what: describe(gvk, o.GetNamespace(), o.GetName())}
 }
 
 // planned looks a kind up for a preview: one that the same run will bring is
@@ -157,6 +166,7 @@ func (t *Target) Preview(ctx context.Context, r extension.Resource) (extension.S
 		if err := t.judge(a, live, r.Owner); err != nil {
 			return extension.State{}, err
 		}
+		a.guest = isGuest(live, r.Owner)
 	}
 	stamp(o, r.Owner)
 	if err := prepareSecret(o, live); err != nil {
