@@ -14,7 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/uuid"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/radial-project/radial/internal/auth"
 	"github.com/radial-project/radial/internal/auth/front"
@@ -32,7 +34,12 @@ import (
 
 // run serves until ctx ends, and then until what is under way has ended.
 func run(ctx context.Context, c options, log *slog.Logger) (err error) {
-	// First the address: a port that is taken is said before anything is made.
+	installed, err := installation(c)
+	if err != nil {
+		return err
+	}
+	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler())) // for what follows services
+	// Then the address: a port that is taken is said before anything is made.
 	listener, err := net.Listen("tcp", c.listen)
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s (%w): choose another address with --listen", c.listen, err)
@@ -82,7 +89,7 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 		Deployments: deployments(c, fetcher, resolver, decides.Load),
 		HealthOnly:  !c.api, Metrics: operator.metrics, Probes: operator.probes,
 		Log: log, Workers: c.maxOperations, Lease: c.lease, Deadline: c.deadline, Keys: c.key.keep(),
-		RecipeDeadline: c.recipe, KeepOperations: c.keptHistory, KeepAudit: c.keptAudit,
+		Installation: installed, RecipeDeadline: c.recipe, KeepOperations: c.keptHistory, KeepAudit: c.keptAudit,
 	})
 	if err != nil {
 		return err

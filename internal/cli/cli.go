@@ -132,7 +132,7 @@ RADIAL_CONTEXT or RADIAL_DIR, else to the current context (see radial login), el
 	})
 	root.AddCommand(s.devCommand(), s.initCommand(), s.deployCommand(), s.stackCommand(), s.environmentCommand(), s.groupCommand(), s.applicationCommand(),
 		s.resourceCommand(), s.resourceTypeCommand(), s.recipeCommand(), s.resourceProviderCommand(), s.recipePackCommand(), s.operationCommand(),
-		s.waitCommand(), s.roleCommand(), s.keysetCommand(), s.auditCommand(), s.serverCommand(), s.versionCommand())
+		s.waitCommand(), s.installationCommand(), s.organizationsCommand(), s.projectsCommand(), s.servicesCommand(), s.roleCommand(), s.keysetCommand(), s.auditCommand(), s.serverCommand(), s.versionCommand())
 	root.AddCommand(login.Commands(s.Getenv)...)
 	strict(root)
 	return root

@@ -224,6 +224,9 @@ func (c *Client) failure(resp *http.Response, body []byte) error {
 	if e := decodeError(body); e != nil {
 		return e
 	}
+	if e := decodeFlat(body); e != nil {
+		return e
+	}
 	code := core.CodeInternal
 	switch resp.StatusCode {
 	case 401:
