@@ -274,6 +274,36 @@ func TestScripted_C10_C132_C134_C135(t *testing.T) {
 	}
 }
 
+// What a provider sends to the API server in all, under its own token: the
+// requests and their status, and Secrets that it makes or patches.
+func TestCallsOfAProvider_C5_C115(t *testing.T) {
+	w := world(t, "")
+	Run(t.Context(), w, credentialScenarios()[:3])
+	seen := map[string]int{}
+	for _, c := range w.Scripted.Audit.Calls("") {
+		what := c.Method + " other: " + c.Path
+		parts := strings.Split(strings.Trim(c.Path, "/"), "/")
+		switch {
+		case c.Path == "/apis/"+v1alpha1.GroupVersion.String()+"/cloudresources":
+			what = c.Method + " cloudresources"
+		case len(parts) > 5 && parts[5] == "cloudresources":
+			what = c.Method + " cloudresource" + strings.Join(append([]string{""}, parts[7:]...), "/")
+		case len(parts) > 4 && parts[4] == "secrets":
+			what = c.Method + " secret"
+		}
+		seen[what]++
+	}
+	for _, want := range []string{"GET cloudresources", "GET cloudresource", "PUT cloudresource/status", "POST secret", "PATCH secret"} {
+		if seen[want] == 0 {
+			t.Errorf("%s is never sent", want)
+		}
+		delete(seen, want)
+	}
+	for what, n := range seen {
+		t.Errorf("C-5: %d times %s", n, what)
+	}
+}
+
 // The suite as it runs against a provider of which it has neither records nor
 // script: it passes, and says which steps it could not take.
 func TestScriptedFromOutside_C136_C137_C138(t *testing.T) {

@@ -176,6 +176,28 @@ func recheck(t *T) {
 	bucket := c.parameters[v1alpha1.ParamBucket]
 	t.Scripted.Account.Revoke(bucket)
 	t.eventually("C-151", "the grant is back", func() bool { return len(t.Scripted.Account.Granted(bucket)) == 1 })
+	// A cloud that cannot be asked takes nothing back.
+	a := t.Scripted.Account
+	a.Script(s.Project, scripted.Script{Op: scripted.OpEnsureBucketAccess, Phase: v1alpha1.PhaseWaiting, Text: "out of order"}, scripted.Script{Op: scripted.OpEnsureBucket, Text: "out of order"})
+	a.Revoke(bucket)
+	before := len(t.Scripted.records(s.Project, "call"))
+	t.eventually("C-151", "the cloud is asked in vain", func() bool {
+		return len(t.Scripted.records(s.Project, "call")) > before+6
+	})
+	a.Script(s.Project)
+	t.eventually("C-151", "the grant is back", func() bool { return len(a.Granted(bucket)) == 1 })
+	h := t.history(s.namespace())
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, states := range h.states {
+		done := false
+		for _, o := range states {
+			if done && !o.Status.Phase.Done() {
+				t.errorf("C-151", "%s was taken back: %s", name, o.Status.Detail)
+			}
+			done = done || o.Status.Phase.Done()
+		}
+	}
 	if got := t.Scripted.records(s.Project, "issued"); len(got) != 1 {
 		t.errorf("C-151", "%d credentials were issued", len(got))
 	}
