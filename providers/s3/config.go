@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -157,7 +158,7 @@ func New(c Config) (*Cloud, error) {
 		// Nothing is tried again here: an answer that was lost may have been a
 		// key's, and the framework knows how to find that out.
 		Retryer: func() aws.Retryer { return aws.NopRetryer{} },
-		HTTPClient: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		HTTPClient: &http.Client{Transport: &wholeBodies{transport}, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		}},
 		// Stores of before 2025 do not know the newer checksums.
@@ -167,6 +168,24 @@ func New(c Config) (*Cloud, error) {
 	cloud.s3 = cloud.client(own)
 	cloud.iam = iam.NewFromConfig(cloud.base, func(o *iam.Options) { o.BaseEndpoint, o.Region = aws.String(c.IAMEndpoint), c.IAMRegion })
 	return cloud, nil
+}
+
+// wholeBodies sends bodies of its own. The SDK closes a request's body once there
+// is an answer, and a transport that has not come to read the body's end by then
+// breaks off, with an answer that may be a key's.
+type wholeBodies struct{ next http.RoundTripper }
+
+func (t *wholeBodies) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return t.next.RoundTrip(r)
+	}
+	raw, err := io.ReadAll(r.Body)
+	if err := errors.Join(err, r.Body.Close()); err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
+	return t.next.RoundTrip(r)
 }
 
 // client reaches the S3 API under a key.

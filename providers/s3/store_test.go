@@ -98,7 +98,7 @@ func startStore(dir string, versioning bool) (*store, error) {
 	}
 	socket := filepath.Join(s.sockets, "iam.sock")
 	iamPort, s3Port := freePort(), freePort()
-	common := []string{"--region", testRegion, "--cert", filepath.Join(dir, "tls.crt"), "--key", filepath.Join(dir, "tls.key"), "--health", "/healthz", "--quiet", "--keep-alive"}
+	common := []string{"--region", testRegion, "--cert", filepath.Join(dir, "tls.crt"), "--key", filepath.Join(dir, "tls.key"), "--health", "/healthz", "--quiet"}
 	iamArgs := append(append([]string{}, common...), "-p", iamPort, "iam", "--dir", filepath.Join(dir, "iam"), "--private-ports", socket)
 	s3Args := append(append([]string{}, common...), "-p", s3Port, "--iam-standalone-endpoint", socket, "posix", "--sidecar", filepath.Join(dir, "side"))
 	if err := os.MkdirAll(filepath.Join(dir, "side"), 0o755); err != nil {
@@ -211,7 +211,7 @@ func (s *store) certificate() error {
 }
 
 func (s *store) config(key aws.Credentials) aws.Config {
-	return aws.Config{Region: testRegion, HTTPClient: &http.Client{Transport: s.transport}, Retryer: func() aws.Retryer { return aws.NopRetryer{} },
+	return aws.Config{Region: testRegion, HTTPClient: &http.Client{Transport: &wholeBodies{s.transport}}, Retryer: func() aws.Retryer { return aws.NopRetryer{} },
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return key, nil })}
 }
 
