@@ -3,6 +3,8 @@ package s3
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +49,33 @@ func TestConformance_C10_C101_C136_C137_C138_C153(t *testing.T) {
 		t.Log(s.output.String())
 	}
 	s.silent()
+}
+
+// The suite as its documentation has it run: by go test, with a kubeconfig and
+// the installation's variables. It is the same suite once more, and so comes with
+// RADIAL_FAULT=all only.
+func TestExternal_C136_C139(t *testing.T) {
+	if os.Getenv("RADIAL_FAULT") != "all" {
+		t.Skip("the suite runs in this process; RADIAL_FAULT=all runs it by go test too")
+	}
+	s := newStage(t, "s3-external", -1)
+	s.start("--recheck", "2s")
+	suite := func(env ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-run", "TestExternal_", "./provider/conformance", "-args",
+			"-external="+s.k.Kubeconfig, "-unimplemented="+strings.Join(unimplemented, ","), "-name-prefix="+testPrefix, "-limit=60s", "-keep")
+		cmd.Dir = filepath.Join("..", "..")
+		cmd.Env = append(os.Environ(), env...)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	text, err := suite("ANKKA_CLOUD_PROVIDER="+s.name, "ANKKA_CLOUD_ACCOUNT=cellar", "ANKKA_CLOUD_LOCATION=Rack 4, Cellar")
+	if err != nil || !strings.Contains(text, "13 passed, 0 failed") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	t.Log(text)
+	if text, err := suite("ANKKA_CLOUD_PROVIDER="+s.name, "ANKKA_CLOUD_LOCATION=Rack 4, Cellar"); err == nil || !strings.Contains(text, "ANKKA_CLOUD_ACCOUNT") {
+		t.Errorf("C-139: without the account: %v\n%s", err, text)
+	}
 }
 
 // silent fails the test if what is secret was said.
