@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,7 +36,19 @@ func TestMain(m *testing.M) {
 			Args: append([]string{"radial"}, os.Args[1:]...), In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Asks: true, Terminal: true,
 		}))
 	}
-	testscript.Main(m, map[string]func(){"radial": run, "kubectl-radial": run, "radial-asking": asking})
+	testscript.Main(clustered{m}, map[string]func(){"radial": run, "kubectl-radial": run, "radial-asking": asking})
+}
+
+// clustered ends the cluster that tests started.
+type clustered struct{ m *testing.M }
+
+func (c clustered) Run() int {
+	code := c.m.Run()
+	if err := clustertest.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "clustertest:", err)
+		code = max(code, 1)
+	}
+	return code
 }
 
 // TestScripts runs every script against a real control plane of its own.
