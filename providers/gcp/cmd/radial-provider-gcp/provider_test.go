@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -260,5 +259,3 @@ func TestStart_C42_C148(t *testing.T) {
 		})
 	}
 }
-
-var _ = fmt.Sprint

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/pem"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -111,9 +111,10 @@ func newStage(t *testing.T, name string, o fakegoogle.Options, args ...string) *
 		t.Fatal(err)
 	}
 	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.api(proxy, w, r) }))
+	// Without TLS no token would be sent.
+	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.api(proxy, w, r) }))
 	t.Cleanup(api.CloseClientConnections)
-	s.config = kubeconfig(t, clientcmdapi.Cluster{Server: api.URL}, in.token(t))
+	s.config = kubeconfig(t, clientcmdapi.Cluster{Server: api.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})}, in.token(t))
 	return s
 }
 
@@ -385,5 +386,3 @@ func (s *stage) clean(project string) {
 		}
 	}
 }
-
-var _ = slices.Contains[[]string]
