@@ -62,8 +62,10 @@ type plane struct {
 	resolver extension.Resolver
 	authz    func(ctx context.Context, who auth.Identity, act auth.Act) error
 	// door, when set, asks who calls; token is sent where a test names none.
-	door  func(db *sqlite.Store, broker *feed.Broker) auth.Options
-	token string
+	// args and env are more of a server that is a process of its own.
+	args, env []string
+	door      func(db *sqlite.Store, broker *feed.Broker) auth.Options
+	token     string
 }
 
 // syncBuffer is a log that a test reads.

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,6 +46,15 @@ type gate struct {
 
 func newGate(t *testing.T, config *rest.Config) *gate {
 	t.Helper()
+	g := &gate{}
+	g.url, g.ca = g.front(t, config, nil)
+	return g
+}
+
+// front stands before one more cluster, whose writes are counted with the others.
+// good, when it is not nil, is the token that is let in at this moment.
+func (g *gate) front(t *testing.T, config *rest.Config, good func() string) (server, ca string) {
+	t.Helper()
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		t.Fatal(err)
@@ -52,10 +63,15 @@ func newGate(t *testing.T, config *rest.Config) *gate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{}
 	forward := httputil.NewSingleHostReverseProxy(target)
 	forward.Transport = transport
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if good != nil && r.Header.Get("Authorization") != "Bearer "+good() {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}`))
+			return
+		}
 		r.Header.Del("Authorization")
 		if r.Method == http.MethodGet || r.URL.Query().Get("dryRun") != "" {
 			forward.ServeHTTP(w, r)
@@ -81,9 +97,7 @@ func newGate(t *testing.T, config *rest.Config) *gate {
 		forward.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
-	g.url = s.URL
-	g.ca = base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
-	return g
+	return s.URL, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
 
 // arm has kill called at the n-th write from now.
@@ -100,8 +114,10 @@ func (g *gate) seen() []string {
 }
 
 // kubeconfig is one that leads through the gate.
-func (g *gate) kubeconfig(token string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster:\n    server: %s\n    certificate-authority-data: %s\nusers:\n- name: u\n  user:\n    token: %s\ncontexts:\n- name: x\n  context:\n    cluster: c\n    user: u\ncurrent-context: x\n", g.url, g.ca, token)
+func (g *gate) kubeconfig(token string) string { return kubeconfigOf(g.url, g.ca, token) }
+
+func kubeconfigOf(url, ca, token string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster:\n    server: %s\n    certificate-authority-data: %s\nusers:\n- name: u\n  user:\n    token: %s\ncontexts:\n- name: x\n  context:\n    cluster: c\n    user: u\ncurrent-context: x\n", url, ca, token)
 }
 
 // process is a real radial-server.
@@ -117,9 +133,10 @@ func (p *plane) launch(kubeconfig string) *process {
 	ready := filepath.Join(p.dir, "ready")
 	_ = os.Remove(ready)
 	x := &process{plane: p, exited: make(chan struct{})}
-	x.cmd = exec.Command(clustertest.Program(p.T, "radial-server"),
+	x.cmd = exec.Command(clustertest.Program(p.T, "radial-server"), append([]string{
 		"--developer-mode", "--listen", "127.0.0.1:0", "--store", filepath.Join(p.dir, "radial.db"), "--key-file", filepath.Join(p.dir, "key"),
-		"--ready-file", ready, "--lease", "1s", "--kubeconfig", kubeconfig, "--log-level", "debug")
+		"--ready-file", ready, "--lease", "1s", "--kubeconfig", kubeconfig, "--log-level", "debug"}, p.args...)...)
+	x.cmd.Env = append(os.Environ(), p.env...)
 	x.cmd.Stderr = p.log
 	if err := x.cmd.Start(); err != nil {
 		p.Fatal(err)
@@ -145,9 +162,36 @@ func (x *process) gone(link string, g *gate) {
 	x.Helper()
 	select {
 	case <-x.exited:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		x.Fatalf("the write to be killed at did not come: %v; %s", g.seen(), x.send("GET", link, "").raw)
 	}
+}
+
+// point is a write to be killed at, before the cluster sees it or after.
+type point struct {
+	n      int
+	before bool
+}
+
+// points are those that a scenario of so many writes is killed at: some, drawn by
+// RADIAL_SEED or a seed of its own that the log names; with RADIAL_FAULT=all every
+// one, both ways.
+func points(t *testing.T, writes, sample int) []point {
+	t.Helper()
+	var all []point
+	for n := 1; n <= writes; n++ {
+		all = append(all, point{n, true}, point{n, false})
+	}
+	if os.Getenv("RADIAL_FAULT") == "all" {
+		return all
+	}
+	seed, err := strconv.ParseUint(os.Getenv("RADIAL_SEED"), 10, 64)
+	if err != nil {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("RADIAL_SEED=%d; RADIAL_FAULT=all kills at all %d points", seed, len(all))
+	rand.New(rand.NewPCG(seed, 1)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:min(sample, len(all))]
 }
 
 // killed makes a plane without a server of its own.
