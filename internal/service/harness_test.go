@@ -21,6 +21,7 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -255,6 +256,25 @@ func (s *stage) apply(kind, name string, spec any, into client.Object) client.Ob
 
 func (s *stage) key(name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: s.ns, Name: name}
+}
+
+// event finds the name of an event of a reason, once there is one.
+func (s *stage) event(reason string) string {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), ankkatest.Limit)
+	defer cancel()
+	w, err := s.admin.Watch(ctx, &eventsv1.EventList{}, client.InNamespace(s.ns))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		if got, ok := e.Object.(*eventsv1.Event); ok && got.Reason == reason {
+			return got.Name
+		}
+	}
+	s.t.Fatalf("no event %s", reason)
+	return ""
 }
 
 // absent fails if there is such an object.

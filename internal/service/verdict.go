@@ -22,6 +22,10 @@ type Verdict struct {
 	Next time.Time
 }
 
+// coarse is how much later than it says a write can have been: the API server
+// cuts times to whole seconds, and nothing is said before the bound (C-113).
+const coarse = time.Second
+
 // Decide judges a request: pure, of the object, the acknowledgement bound and
 // the time.
 //
@@ -43,7 +47,7 @@ func Decide(r *v1alpha1.CloudResource, bound time.Duration, now time.Time) Verdi
 	s := &r.Status
 	if s.ObservedGeneration != r.Generation {
 		v := Verdict{Phase: v1alpha1.PhaseWaiting}
-		if late := v1alpha1.AskedAt(r).Add(bound); now.Before(late) {
+		if late := v1alpha1.AskedAt(r).Add(coarse + bound); now.Before(late) {
 			v.Next = late
 			if s.ObservedGeneration > 0 {
 				v.Detail = v1alpha1.DetailBehind(r.Generation)

@@ -17,7 +17,8 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func request(g int64, asked time.Time, status v1alpha1.CloudResourceStatus) *v1alpha1.CloudResource {
 	r := &v1alpha1.CloudResource{Spec: v1alpha1.CloudResourceSpec{Provider: "gcp", Kind: v1alpha1.KindBucket}, Status: status}
 	r.Name, r.Generation, r.CreationTimestamp = "reports-bucket", g, metav1.NewTime(noon.Add(-24*time.Hour))
-	t := metav1.NewTime(asked)
+	// As the API server writes it: of a write just before the next second.
+	t := metav1.NewTime(asked.Add(-coarse))
 	r.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "ankka-operator", Operation: metav1.ManagedFieldsOperationApply, Time: &t, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:kind":{}}}`)}}
 	return r
 }

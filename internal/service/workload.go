@@ -125,13 +125,20 @@ func (r *workloads) serve(ctx context.Context, key types.NamespacedName, d *apps
 }
 
 // first finds the Deployment that asked first for the ServiceAccount that d
-// runs as; "" when that is d.
+// runs as, of those whose name a request can have; "" when that is d.
 func (r *workloads) first(ctx context.Context, d *appsv1.Deployment) (string, error) {
 	asking, err := r.asking(ctx, d.Namespace)
 	if err != nil {
 		return "", err
 	}
-	asking = slices.DeleteFunc(asking, func(o appsv1.Deployment) bool { return runsAs(&o) != runsAs(d) || o.DeletionTimestamp != nil })
+	var services v1alpha1.AnkkaServiceList
+	if err := r.List(ctx, &services, client.InNamespace(d.Namespace)); err != nil {
+		return "", err
+	}
+	asking = slices.DeleteFunc(asking, func(o appsv1.Deployment) bool {
+		return runsAs(&o) != runsAs(d) || o.DeletionTimestamp != nil || v1alpha1.ValidateName("workload", o.Name) != nil ||
+			slices.ContainsFunc(services.Items, func(s v1alpha1.AnkkaService) bool { return s.Name == o.Name })
+	})
 	slices.SortFunc(asking, func(a, b appsv1.Deployment) int {
 		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
 			return c

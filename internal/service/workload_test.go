@@ -3,6 +3,7 @@ package service
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -118,9 +119,12 @@ func TestNoIdentityIsSaidWhy_K34(t *testing.T) {
 	bound.Annotations = map[string]string{"bind.example/to": "something else"}
 	s.describe("reports", storage)
 	until(s, &corev1.ServiceAccountList{}, "reports", "made", func(*corev1.ServiceAccount) bool { return true })
-	s.create(bound,
+	s.create(bound, deploymentOf(s.ns, "dotted.name", "bound", asking))
+	// It asks first, and cannot be given any: it is in nobody's way.
+	s.reported("dotted.name", ReasonBadName)
+	time.Sleep(time.Second) // the order of asking is by whole seconds
+	s.create(
 		deploymentOf(s.ns, "plain", "", asking),
-		deploymentOf(s.ns, "dotted.name", "bound", asking),
 		deploymentOf(s.ns, "thief", "reports", asking),
 		deploymentOf(s.ns, "unsure", "bound", map[string]string{"radapp.io/identity": "perhaps"}),
 		deploymentOf(s.ns, "off", "bound", map[string]string{"radapp.io/identity": "true", "radapp.io/enabled": "false"}),
