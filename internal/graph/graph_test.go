@@ -29,14 +29,17 @@ var (
 // between them and outputs.
 func drawn(nodes []store.Node, edges []core.Edge, outputs map[string][]core.ID) store.Graph {
 	d := rules.NewDrawing()
+	places := map[string]int32{}
 	for _, n := range nodes {
-		d.Node(strings.ToLower(n.ID), n.ID, string(n.State), n.Properties)
-		for _, o := range outputs[strings.ToLower(n.ID)] {
-			d.Output(strings.ToLower(n.ID), o.String())
+		key := strings.ToLower(n.ID)
+		at, _ := d.Node(key, n.ID, string(n.State), n.Properties)
+		places[key] = at
+		for _, o := range outputs[key] {
+			d.Output(at, o.String())
 		}
 	}
 	for _, e := range edges {
-		d.Edge(e.From.Key(), e.To.Key(), e.To.String(), string(e.Kind), e.Name)
+		d.Edge(places[e.From.Key()], e.To.String(), string(e.Kind), e.Name)
 	}
 	return d.Graph()
 }

@@ -180,11 +180,14 @@ func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 			[]any{from, to, strings.ToLower(store.TypeGroup), strings.ToLower(store.TypePlane)}
 	}
 	d := rules.NewDrawing()
-	type edge struct{ from, to, toID, kind, name string }
+	type edge struct {
+		from             int32
+		toID, kind, name string
+	}
 	var edges []edge // until all nodes are known
 	err := s.read(ctx, `WITH RECURSIVE reached (key) AS (`+members+` UNION SELECT e.to_key FROM reached JOIN edges e ON e.from_key = reached.key)
 		SELECT r.key, r.id, r.state, CASE WHEN strpos(r.properties, '://') > 0 THEN r.properties END,
-		ARRAY(SELECT ARRAY[e.to_key, e.to_id, e.kind, e.name] FROM edges e WHERE e.from_key = r.key ORDER BY e.to_key, e.kind, e.name),
+		ARRAY(SELECT ARRAY[e.to_id, e.kind, e.name] FROM edges e WHERE e.from_key = r.key ORDER BY e.to_key, e.kind, e.name),
 		ARRAY(SELECT u.id FROM outputs u WHERE u.resource_key = r.key ORDER BY u.ordinal)
 		FROM reached JOIN resources r ON r.key = reached.key ORDER BY r.key`, args, func(sc scan) error {
 		var key, id, state string
@@ -194,12 +197,12 @@ func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 		if err := sc(&key, &id, &state, &properties, &leave, &outputs); err != nil {
 			return err
 		}
-		d.Node(key, id, state, rows.RawJSON(properties))
+		at, _ := d.Node(key, id, state, rows.RawJSON(properties))
 		for _, e := range leave {
-			edges = append(edges, edge{key, e[0], e[1], e[2], e[3]})
+			edges = append(edges, edge{at, e[0], e[1], e[2]})
 		}
 		for _, o := range outputs {
-			d.Output(key, o)
+			d.Output(at, o)
 		}
 		return nil
 	})
@@ -207,7 +210,7 @@ func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 		return store.Graph{}, err
 	}
 	for _, e := range edges {
-		d.Edge(e.from, e.to, e.toID, e.kind, e.name)
+		d.Edge(e.from, e.toID, e.kind, e.name)
 	}
 	return d.Graph(), nil
 }

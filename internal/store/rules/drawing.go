@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
@@ -15,12 +16,13 @@ import (
 type Drawing struct {
 	g     store.Graph
 	keys  []string         // of the nodes
-	at    map[string]int32 // nodes by key
+	at    map[string]int32 // nodes by key, made when the first is looked for
 	words map[string]string
+	lower []byte // the key looked for, so that none is kept to look
 }
 
 // NewDrawing returns an empty one.
-func NewDrawing() *Drawing { return &Drawing{at: map[string]int32{}, words: map[string]string{}} }
+func NewDrawing() *Drawing { return &Drawing{words: map[string]string{}} }
 
 // word keeps one of many equal short texts.
 func (d *Drawing) word(s string) string {
@@ -35,37 +37,57 @@ func (d *Drawing) word(s string) string {
 // Len is how many nodes there are.
 func (d *Drawing) Len() int { return len(d.keys) }
 
-// At is the place of a node until the graph is made, -1 where there is none.
-func (d *Drawing) At(key string) int {
+// Node adds a resource and returns its place; false if it was there before the
+// last edge was added: what is added in one go differs.
+func (d *Drawing) Node(key, id, state string, properties json.RawMessage) (place int32, added bool) {
 	if at, ok := d.at[key]; ok {
-		return int(at)
+		return at, false
 	}
-	return -1
-}
-
-// Node adds a resource, once.
-func (d *Drawing) Node(key, id, state string, properties json.RawMessage) {
-	if d.At(key) >= 0 {
-		return
-	}
-	d.at[key] = int32(len(d.keys))
+	place = int32(len(d.keys))
 	d.keys = append(d.keys, key)
 	d.g.Nodes = append(d.g.Nodes, store.Node{ID: id, State: core.State(d.word(state)), Properties: properties})
+	return place, true
 }
 
-// Edge adds an edge that leaves a node.
-func (d *Drawing) Edge(from, to, toID, kind, name string) {
-	e := store.GraphEdge{From: d.at[from], To: int32(d.At(to)), Kind: core.EdgeKind(d.word(kind)), Name: d.word(name)}
+// Edge adds an edge that leaves the node at a place.
+func (d *Drawing) Edge(from int32, toID, kind, name string) {
+	e := store.GraphEdge{From: from, To: d.to(toID), Kind: core.EdgeKind(d.word(kind)), Name: d.word(name)}
 	if e.To < 0 {
 		e.ToID = toID
 	}
 	d.g.Edges = append(d.g.Edges, e)
 }
 
-// Output adds an output of a node, in the order planned.
-func (d *Drawing) Output(key, id string) {
-	n := &d.g.Nodes[d.at[key]]
+// Output adds an output of the node at a place, in the order planned.
+func (d *Drawing) Output(of int32, id string) {
+	n := &d.g.Nodes[of]
 	n.Outputs = append(n.Outputs, id)
+}
+
+// to is the place of the node of an id, -1 where there is none.
+func (d *Drawing) to(id string) int32 {
+	if d.at == nil {
+		d.at = make(map[string]int32, len(d.keys)) // grown step by step it takes twice the time
+	}
+	for i := len(d.at); i < len(d.keys); i++ {
+		d.at[d.keys[i]] = int32(i)
+	}
+	d.lower = d.lower[:0]
+	for i := range len(id) {
+		c := id[i]
+		if c >= utf8.RuneSelf {
+			d.lower = append(d.lower[:0], strings.ToLower(id)...)
+			break
+		}
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		d.lower = append(d.lower, c)
+	}
+	if at, ok := d.at[string(d.lower)]; ok {
+		return at
+	}
+	return -1
 }
 
 // Beyond are the keys to which edges lead that are no nodes yet.
@@ -84,8 +106,8 @@ func (d *Drawing) Beyond() []string {
 func (d *Drawing) Graph() store.Graph {
 	for i := range d.g.Edges {
 		if e := &d.g.Edges[i]; e.To < 0 {
-			if at := d.At(strings.ToLower(e.ToID)); at >= 0 {
-				e.To, e.ToID = int32(at), ""
+			if at := d.to(e.ToID); at >= 0 {
+				e.To, e.ToID = at, ""
 			}
 		}
 	}

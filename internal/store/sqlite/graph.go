@@ -15,30 +15,49 @@ import (
 	"github.com/radial-project/radial/internal/store/rules"
 )
 
-// What a graph shows of a resource, an edge and an output; CROSS JOIN fixes the
-// order of the joins: from the resources into the other table's index.
+// What a graph shows of a resource, an edge and an output. Resources are read in
+// the order in which they lie, since they are large, what is bound to them in
+// that of their keys, which is how it lies. CROSS JOIN fixes the order of the
+// joins: from the resources' index into the other table.
 const (
-	graphResource = `r.key, r.id, r.state, r.properties`
-	graphEdge     = `e.from_key, e.to_key, e.to_id, e.kind, e.name`
-	graphOutput   = `u.resource_key, u.ordinal, u.id`
+	graphResource = `r.row, r.id, r.state, r.properties`
+	graphEdge     = `r.row, e.to_id, e.kind, e.name`
+	graphOutput   = `r.row, u.ordinal, u.id`
 	joinEdges     = ` CROSS JOIN edges e ON e.from_key = r.key`
 	joinOutputs   = ` CROSS JOIN outputs u ON u.resource_key = r.key`
 )
 
-// membersOf selects columns of what belongs to an application or an
-// environment, belowOf of what lies below a scope, beyondOf of what edges reach
-// from the keys of a JSON array. That walk ends on cycles, because a key that
-// was reached is not reached again.
-func membersOf(columns, join string) string {
-	return `SELECT ` + columns + ` FROM resources r` + join + ` WHERE r.application_key = ?1
-		UNION ALL SELECT ` + columns + ` FROM resources r` + join + ` WHERE r.environment_key = ?1`
+// part are the statements that read resources of a graph, and what is bound to
+// them: columns of r and, with a join, of the other table.
+type part struct {
+	nodes string
+	bound func(columns, join string) string
 }
 
-func belowOf(columns, join string) string {
-	return `SELECT ` + columns + ` FROM resources r` + join + ` WHERE r.key > ?1 AND r.key < ?2 AND r.type NOT IN (?3, ?4)`
-}
+var (
+	// What belongs to an application or an environment.
+	members = part{
+		nodes: `SELECT ` + graphResource + ` FROM resources r WHERE r.row IN (
+			SELECT row FROM resources WHERE application_key = ?1 UNION ALL SELECT row FROM resources WHERE environment_key = ?1)`,
+		bound: func(columns, join string) string {
+			return `SELECT ` + columns + ` FROM resources r` + join + ` WHERE r.application_key = ?1
+				UNION ALL SELECT ` + columns + ` FROM resources r` + join + ` WHERE r.environment_key = ?1`
+		},
+	}
+	// What lies below a scope; scopes, which are no nodes, have nothing bound to them.
+	below = part{
+		nodes: `SELECT ` + graphResource + ` FROM resources r WHERE r.row IN (SELECT row FROM resources WHERE key > ?1 AND key < ?2) AND +r.type NOT IN ('` +
+			strings.ToLower(store.TypeGroup) + `', '` + strings.ToLower(store.TypePlane) + `')`,
+		bound: func(columns, join string) string {
+			return `SELECT ` + columns + ` FROM resources r` + join + ` WHERE r.key > ?1 AND r.key < ?2`
+		},
+	}
+	// What edges reach from the keys of a JSON array. The walk ends on cycles,
+	// because a key that was reached is not reached again.
+	beyond = part{nodes: reached(graphResource, ``), bound: reached}
+)
 
-func beyondOf(columns, join string) string {
+func reached(columns, join string) string {
 	return `WITH RECURSIVE reached (key) AS (SELECT value FROM json_each(?1) UNION SELECT e.to_key FROM reached CROSS JOIN edges e ON e.from_key = reached.key)
 		SELECT ` + columns + ` FROM reached CROSS JOIN resources r ON r.key = reached.key` + join
 }
@@ -51,10 +70,10 @@ const besideMost = 20_000
 // belongs to root, and three more when edges lead beyond, however many
 // resources there are.
 func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
-	part, args := membersOf, []any{root.Key()}
+	first, args := members, []any{root.Key()}
 	if root.IsScope() {
 		from, to := rules.Below(root.Key())
-		part, args = belowOf, []any{from, to, strings.ToLower(store.TypeGroup), strings.ToLower(store.TypePlane)}
+		first, args = below, []any{from, to}
 	}
 	snapshot, release, err := s.snapshot(ctx)
 	if err != nil {
@@ -62,15 +81,15 @@ func (s *Store) Graph(ctx context.Context, root core.ID) (store.Graph, error) {
 	}
 	defer release()
 	d := rules.NewDrawing()
-	if err := s.draw(ctx, snapshot, d, part, args); err != nil {
+	if err := s.draw(ctx, snapshot, d, first, args); err != nil {
 		return store.Graph{}, err
 	}
-	if beyond := d.Beyond(); len(beyond) > 0 {
-		seeds, err := json.Marshal(beyond)
+	if keys := d.Beyond(); len(keys) > 0 {
+		seeds, err := json.Marshal(keys)
 		if err != nil {
 			return store.Graph{}, err
 		}
-		if err := s.draw(ctx, snapshot, d, beyondOf, []any{string(seeds)}); err != nil {
+		if err := s.draw(ctx, snapshot, d, beyond, []any{string(seeds)}); err != nil {
 			return store.Graph{}, err
 		}
 	}
@@ -117,41 +136,57 @@ func (s *Store) snapshot(ctx context.Context) (txs [2]*sql.Tx, release func(), e
 	return txs, release, nil
 }
 
-// draw adds the resources that part selects, with what belongs to them; those
-// that are there already are passed over.
-func (s *Store) draw(ctx context.Context, snapshot [2]*sql.Tx, d *rules.Drawing, part func(columns, join string) string, args []any) error {
+// draw adds the resources of a part, with what belongs to them; those that are
+// there already are passed over.
+func (s *Store) draw(ctx context.Context, snapshot [2]*sql.Tx, d *rules.Drawing, p part, args []any) error {
+	// The end of ctx ends the transaction and with it a read; that each row looks
+	// for it as well is what this keeps away.
+	running := context.WithoutCancel(ctx)
 	read := func(tx *sql.Tx, q string, each func(scan) error) error {
 		st, err := s.prepared(ctx, q)
 		if err != nil {
 			return err
 		}
-		return s.fault("read", eachRow(ctx, tx.StmtContext(ctx, st), args, each))
+		return s.fault("read", eachRow(running, tx.StmtContext(ctx, st), args, each))
 	}
+	var added []int64 // rows of the nodes added
 	first := d.Len()
+	var row int64
+	var id, state string
 	var properties sql.RawBytes
-	err := read(snapshot[0], part(graphResource, ``), func(sc scan) error {
-		var key, id, state string
-		if err := sc(&key, &id, &state, &properties); err != nil {
+	resource := []any{&row, &id, &state, &properties}
+	err := read(snapshot[0], p.nodes, func(sc scan) error {
+		if err := sc(resource...); err != nil {
 			return err
 		}
 		var shown json.RawMessage
 		if bytes.Contains(properties, []byte("://")) {
 			shown = bytes.Clone(properties)
 		}
-		d.Node(key, id, state, shown)
+		if _, ok := d.Node(strings.ToLower(id), id, state, shown); ok {
+			added = append(added, row)
+		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+	places := make(map[int64]int32, len(added))
+	for i, row := range added {
+		places[row] = int32(first + i)
+	}
 	// All nodes are there: edges and outputs touch nothing of each other's.
 	edges := func() error {
-		var from, to, toID, kind, name string // not kept, but for what the drawing keeps
-		return read(snapshot[0], part(graphEdge, joinEdges), func(sc scan) error {
-			if err := sc(&from, &to, &toID, &kind, &name); err != nil || d.At(from) < first {
+		var from int64
+		var to, kind, name string
+		edge := []any{&from, &to, &kind, &name}
+		return read(snapshot[0], p.bound(graphEdge, joinEdges), func(sc scan) error {
+			if err := sc(edge...); err != nil {
 				return err
 			}
-			d.Edge(from, to, toID, kind, name)
+			if at, ok := places[from]; ok {
+				d.Edge(at, to, kind, name)
+			}
 			return nil
 		})
 	}
@@ -161,24 +196,28 @@ func (s *Store) draw(ctx context.Context, snapshot [2]*sql.Tx, d *rules.Drawing,
 		id      string
 	}
 	outputs := func() error {
-		var key string
+		var of, last int64
+		var o output
 		var list []output
+		columns := []any{&of, &o.ordinal, &o.id}
 		flush := func() {
+			at, ok := places[last]
+			if !ok {
+				list = list[:0]
+			}
 			slices.SortFunc(list, func(a, b output) int { return int(a.ordinal - b.ordinal) })
 			for _, o := range list {
-				d.Output(key, o.id)
+				d.Output(at, o.id)
 			}
 			list = list[:0]
 		}
-		err := read(snapshot[1], part(graphOutput, joinOutputs), func(sc scan) error {
-			var of string
-			var o output
-			if err := sc(&of, &o.ordinal, &o.id); err != nil || d.At(of) < first {
+		err := read(snapshot[1], p.bound(graphOutput, joinOutputs), func(sc scan) error {
+			if err := sc(columns...); err != nil {
 				return err
 			}
-			if of != key {
+			if of != last {
 				flush()
-				key = of
+				last = of
 			}
 			list = append(list, o)
 			return nil
