@@ -145,6 +145,15 @@ func TestRestore_D43(t *testing.T) {
 	}
 }
 
+func inflated(file []byte) (string, error) {
+	r, err := gzip.NewReader(bytes.NewReader(file))
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(r)
+	return string(text), err
+}
+
 // TestRestore_refuses: a store that holds anything, and files that are damaged in any way, change nothing.
 func TestRestore_refuses(t *testing.T) {
 	source := kinds["SQLite"](t)
@@ -183,6 +192,9 @@ func TestRestore_refuses(t *testing.T) {
 		refused(fmt.Sprintf("cut off at %d", at), file[:at], "")
 		flipped := bytes.Clone(file)
 		flipped[at] ^= 0x10
+		if same, err := inflated(flipped); err == nil && same == text {
+			continue // another way to say the same: it copies from an equal text
+		}
 		refused(fmt.Sprintf("a bit flipped at %d", at), flipped, "")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -285,15 +297,11 @@ func (played) Integrity(context.Context) ([]string, error)                { retu
 
 func unzip(t *testing.T, file []byte) string {
 	t.Helper()
-	r, err := gzip.NewReader(bytes.NewReader(file))
+	text, err := inflated(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return text
 }
 
 func zip(text string) []byte {
