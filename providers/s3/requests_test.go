@@ -45,10 +45,11 @@ func TestNothingUnasked_C3(t *testing.T) {
 	s.start()
 	sub, by := s.service()
 	// A request of another provider's is seen, and one of ours after it answered.
-	other := *s
-	other.name = "somebody-elses"
 	p, err := v1alpha1.IdentityAsk{ServiceAccount: sub.Service}.Parameters()
-	other.apply(sub, by, v1alpha1.KindIdentity, 0, nil, p, err)
+	ours := s.name
+	s.name = "somebody-elses"
+	s.apply(sub, by, v1alpha1.KindIdentity, 0, nil, p, err)
+	s.name = ours
 	asked, byAsked := s.service()
 	p, err = v1alpha1.IdentityAsk{ServiceAccount: asked.Service}.Parameters()
 	s.await(asked, s.apply(asked, byAsked, v1alpha1.KindIdentity, 0, nil, p, err), "answered", done)
