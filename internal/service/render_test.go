@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -291,6 +292,35 @@ func TestSetsAreJSON(t *testing.T) {
 		}
 		if d := cmp.Diff(u.DeepCopy().Object, back.Object); d != "" {
 			t.Error(d)
+		}
+	}
+}
+
+// The page about services names what there is: every reason of a report, every
+// metric, every variable of instances.
+func TestDocumented(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/cloud/services.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(raw)
+	names := []string{ReasonReady, ReasonShared, ReasonWaiting, ReasonFailed, ReasonNoProvider, ReasonNoProject, ReasonDefaultAccount, ReasonAccountNotFound,
+		ReasonAccountConflict, ReasonServiceHasName, ReasonServiceAccountUsed, ReasonBadName, ReasonBadValue,
+		AnnotationIdentity, AnnotationIdentityStatus, v1alpha1.AnnotationCredentialGeneration, v1alpha1.EntryAccessKey, v1alpha1.EntrySecretKey, v1alpha1.VariableBucket, v1alpha1.VariableEndpoint, v1alpha1.VariableRegion}
+	descriptions := make(chan *prometheus.Desc, 16)
+	collector{}.Describe(descriptions)
+	close(descriptions)
+	for d := range descriptions {
+		_, name, _ := strings.Cut(d.String(), `fqName: "`)
+		name, _, _ = strings.Cut(name, `"`)
+		names = append(names, name)
+	}
+	for _, suffix := range v1alpha1.ServiceSuffixes() {
+		names = append(names, v1alpha1.ServiceRequestName("reports", suffix))
+	}
+	for _, n := range names {
+		if n == "" || !strings.Contains(page, n) {
+			t.Errorf("docs/cloud/services.md does not speak of %q", n)
 		}
 	}
 }
