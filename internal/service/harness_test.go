@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -193,6 +194,26 @@ func writeKubeconfig(t *testing.T, path string, c *rest.Config) {
 type audit struct {
 	mu    sync.Mutex
 	calls []string
+	// faulty makes every third write fail and every third lose its answer;
+	// faults are how many did. Set before the operator starts.
+	faulty bool
+	writes int
+	faults int
+}
+
+// fault says what is to become of a call.
+func (a *audit) fault(method string) (refuse, lose bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.faulty || method == http.MethodGet {
+		return false, false
+	}
+	a.writes++
+	refuse, lose = a.writes%3 == 1, a.writes%3 == 2
+	if refuse || lose {
+		a.faults++
+	}
+	return refuse, lose
 }
 
 func (a *audit) wrap(next http.RoundTripper) http.RoundTripper {
@@ -200,7 +221,16 @@ func (a *audit) wrap(next http.RoundTripper) http.RoundTripper {
 		a.mu.Lock()
 		a.calls = append(a.calls, r.Method+" "+r.URL.Path)
 		a.mu.Unlock()
-		return next.RoundTrip(r)
+		refuse, lose := a.fault(r.Method)
+		if refuse {
+			return nil, errors.New("connection refused")
+		}
+		res, err := next.RoundTrip(r)
+		if lose && err == nil {
+			_ = res.Body.Close()
+			return nil, errors.New("connection reset by peer")
+		}
+		return res, err
 	})
 }
 
@@ -275,6 +305,16 @@ func (s *stage) event(reason string) string {
 	}
 	s.t.Fatalf("no event %s", reason)
 	return ""
+}
+
+// issued is how many credentials there ever were.
+func (s *stage) issued() (n int) {
+	for _, r := range s.account.Records() {
+		if r.Event == "issued" {
+			n++
+		}
+	}
+	return n
 }
 
 // absent fails if there is such an object.

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"encoding/json"
 	"maps"
 	"strings"
 	"testing"
@@ -94,6 +95,17 @@ func TestServiceGetsItsBucket_C4_C6_C75_C76_C89_C107_C108_C110_C111(t *testing.T
 	if !s.account.Reaches(string(secret.Data["ANKKA_S3_ACCESS_KEY"]), string(secret.Data["ANKKA_S3_SECRET_KEY"]), name) {
 		t.Error("C-6: the credential does not open the bucket")
 	}
+	for _, o := range []any{service, d, credential, bucket, account} {
+		raw, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, value := range secret.Data {
+			if strings.Contains(string(raw), string(value)) {
+				t.Errorf("%s is in %T", key, o)
+			}
+		}
+	}
 	// C-7: it is not the operator's to read.
 	operator := ankkatest.Connect(t, s.w.As(t, ankkatest.Operator))
 	if err := operator.Get(t.Context(), s.key(secret.Name), &corev1.Secret{}); !apierrors.IsForbidden(err) {
@@ -109,7 +121,8 @@ func TestServiceGetsItsBucket_C4_C6_C75_C76_C89_C107_C108_C110_C111(t *testing.T
 // one credential is issued.
 func TestFlood_C4_C94_C95(t *testing.T) {
 	s := newStage(t, nil)
-	s.provide()()
+	start := s.provide()
+	stop := start()
 	s.operate()
 	s.describe("reports", storage)
 	s.ready("reports")
@@ -128,18 +141,16 @@ func TestFlood_C4_C94_C95(t *testing.T) {
 			s.stop()
 			s.operate()
 		}
+		if i%50 == 30 {
+			stop()
+			stop = start()
+		}
 	}
 	s.service("reports", "at the last description", func(st v1alpha1.AnkkaServiceStatus) bool {
 		return st.Generation == 101 && st.Lifecycle == v1alpha1.LifecycleReady
 	})
-	issued := 0
-	for _, r := range s.account.Records() {
-		if r.Event == "issued" {
-			issued++
-		}
-	}
-	if issued != 1 {
-		t.Errorf("%d credentials were issued", issued)
+	if n := s.issued(); n != 1 {
+		t.Errorf("%d credentials were issued", n)
 	}
 	if g := s.asked("reports-storage-credential").Generation; g != 1 {
 		t.Errorf("the request is of generation %d though nothing else was asked", g)
@@ -158,7 +169,7 @@ func TestFlood_C4_C94_C95(t *testing.T) {
 	}
 }
 
-func TestUnanswered_C112_C113_C114(t *testing.T) {
+func TestUnanswered_C112_C113_C114_C146(t *testing.T) {
 	const bound = 3 * time.Second
 	s := newStage(t, func(c *cloud.Settings) { c.AcknowledgementBound = bound })
 	start := s.provide()
@@ -178,6 +189,25 @@ func TestUnanswered_C112_C113_C114(t *testing.T) {
 	}
 	if said.Status.Lifecycle != v1alpha1.LifecycleUpdateInProgress || said.Status.Detail != "object storage: "+want {
 		t.Errorf("status is %+v", said.Status)
+	}
+	stop := start()
+	s.ready("reports")
+
+	// C-146: the bound holds for a later generation just so, and what runs goes
+	// on.
+	stop()
+	before := get(s, "reports", &appsv1.Deployment{}).Generation
+	s.describe("reports", func(spec *v1alpha1.AnkkaServiceSpec) {
+		storage(spec)
+		spec.ObjectStorageVersioning = true
+	})
+	s.service("reports", "waiting for generation 2", func(st v1alpha1.AnkkaServiceStatus) bool {
+		return st.ObjectStorage.Detail == "waiting on the provider for generation 2"
+	})
+	raised := v1alpha1.AskedAt(s.asked("reports-bucket"))
+	st := s.service("reports", "said to be unanswered again", func(st v1alpha1.AnkkaServiceStatus) bool { return st.ObjectStorage.Detail == want }).Status
+	if now := time.Now(); now.Before(raised.Add(bound)) || st.ReadyInstances != 1 || get(s, "reports", &appsv1.Deployment{}).Generation != before {
+		t.Errorf("C-146: said after %v, with %d instances", now.Sub(raised), st.ReadyInstances)
 	}
 	start()
 	s.ready("reports")
@@ -544,5 +574,37 @@ func TestDescribedAgain_C59_C60_C99_C106_C118_C119(t *testing.T) {
 	}
 	if !s.account.Reaches(string(secret.Data["ANKKA_S3_ACCESS_KEY"]), string(secret.Data["ANKKA_S3_SECRET_KEY"]), bucket) {
 		t.Error("C-60: the credential in the Secret was ended")
+	}
+}
+
+// Every third write of the operator is refused before it is carried out and
+// every third loses its answer: it comes to the same, once.
+func TestLostWrites_C94_C95(t *testing.T) {
+	s := newStage(t, func(c *cloud.Settings) { c.ProjectSecrets = true })
+	s.provide()()
+	s.audit.faulty = true
+	s.operate()
+	s.describeProject(func(p *v1alpha1.AnkkaProjectSpec) {
+		p.Secrets = []v1alpha1.ProjectSecret{{Name: "checkout", Entries: []string{"KEY"}, EntryGeneration: 1}}
+	})
+	s.describe("reports", func(spec *v1alpha1.AnkkaServiceSpec) {
+		storage(spec)
+		spec.HTTP = true
+		spec.Env = []v1alpha1.EnvVar{{Name: "KEY", SecretName: "checkout", SecretKey: "KEY"}}
+	})
+	s.ready("reports")
+	if n := s.issued(); n != 1 {
+		t.Errorf("%d credentials were issued", n)
+	}
+	for _, suffix := range []string{"identity", "bucket", "storage-credential", "secret-access"} {
+		if g := s.asked("reports-" + suffix).Generation; g != 1 {
+			t.Errorf("%s is of generation %d", suffix, g)
+		}
+	}
+	if g := get(s, "reports", &appsv1.Deployment{}).Generation; g != 1 {
+		t.Errorf("the Deployment is of generation %d", g)
+	}
+	if s.audit.faults == 0 {
+		t.Error("no write was lost")
 	}
 }
