@@ -367,7 +367,10 @@ func padLeft(e *evaluator, args []any) (any, error) {
 			return nil, failf("the padding must be one character")
 		}
 	}
-	n := int(min(width, 1<<20)) - utf8.RuneCountInString(s)
+	if width > 1<<20 {
+		return nil, failf("the total length %d is more than a text may have (%d)", width, 1<<20)
+	}
+	n := int(width) - utf8.RuneCountInString(s)
 	if n <= 0 {
 		return s, nil
 	}

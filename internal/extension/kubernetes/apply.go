@@ -39,6 +39,7 @@ func (t *Target) write(ctx context.Context, a addressed, r extension.Resource) (
 		return extension.State{}, err
 	}
 	stamp(a.object, r.Owner)
+	a.owner = r.Owner
 	made, err := t.put(ctx, a, r)
 	if err != nil {
 		return extension.State{}, err
@@ -172,7 +173,12 @@ func (t *Target) outlive(ctx context.Context, a addressed, uid types.UID) error 
 // apply is the cluster's, and waits for a namespace that the same run makes.
 func (t *Target) apply(ctx context.Context, a addressed, o *unstructured.Unstructured) (*unstructured.Unstructured, bool, error) {
 	for try := 1; ; try++ {
-		made, created, err := t.c.apply(ctx, a, o, false)
+		var made *unstructured.Unstructured
+		var created bool
+		err := pastOwnPolicy(ctx, a.owner, func() (err error) {
+			made, created, err = t.c.apply(ctx, a, o, false)
+			return err
+		})
 		if err == nil || try == maxTries {
 			return made, created, err
 		}

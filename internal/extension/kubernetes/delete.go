@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -43,7 +44,11 @@ func (t *Target) Delete(ctx context.Context, ref extension.Ref) error {
 		}
 		uid = live.GetUID()
 	}
-	left, err := t.c.remove(ctx, a, uid)
+	var left *unstructured.Unstructured
+	err = pastOwnPolicy(ctx, ref.Owner, func() (err error) {
+		left, err = t.c.remove(ctx, a, uid)
+		return err
+	})
 	switch {
 	case isNotFound(err), apierrors.IsConflict(err) && isOtherUID(err):
 		return nil // gone, or another object of that name: not ours
@@ -72,7 +77,10 @@ func (t *Target) Release(ctx context.Context, ref extension.Ref) error {
 		return err
 	}
 	patch := []byte(`{"metadata":{"uid":"` + string(live.GetUID()) + `","annotations":{"` + OwnerKey + `":null},"labels":{"` + OwnerKey + `":null}}}`)
-	_, err = a.client.Patch(ctx, a.object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	err = pastOwnPolicy(ctx, ref.Owner, func() error {
+		_, err := a.client.Patch(ctx, a.object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+		return err
+	})
 	if err != nil && !isNotFound(err) && !isOtherUID(err) {
 		return t.c.fault(ctx, err, "release", a.what)
 	}

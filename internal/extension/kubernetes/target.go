@@ -32,6 +32,8 @@ type addressed struct {
 	client dynamic.ResourceInterface
 	object *unstructured.Unstructured
 	what   string
+	// owner is whom the object is written for.
+	owner core.ID
 	// guest says that somebody else made the object.
 	guest bool
 }
@@ -172,7 +174,11 @@ func (t *Target) Preview(ctx context.Context, r extension.Resource) (extension.S
 	if err := prepareSecret(o, live); err != nil {
 		return extension.State{}, core.Errorf(core.CodeInvalidTemplate, "%s: %w", a.what, err)
 	}
-	would, _, err := t.c.apply(ctx, a, o, true)
+	var would *unstructured.Unstructured
+	err = pastOwnPolicy(ctx, r.Owner, func() (err error) {
+		would, _, err = t.c.apply(ctx, a, o, true)
+		return err
+	})
 	if isNotFound(err) { // its namespace, which the same template may make
 		return named, nil
 	}
