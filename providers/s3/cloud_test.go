@@ -439,6 +439,23 @@ func TestCredential_C72_C78_C143_C144_C151(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+	t.Run("more than a page of them is listed whole", func(t *testing.T) {
+		x := newRequest("pages")
+		xa := storage(t, c, x)
+		const many = 130
+		for i := range many {
+			if _, err := s.IAM(s.root).CreateUser(t.Context(), &iam.CreateUserInput{UserName: aws.String(fmt.Sprintf("%s.%03d", xa.Identity, i)), Path: aws.String(credentialPath(x, xa.Identity))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		listed, err := c.ListCredentials(t.Context(), x, xa)
+		if err != nil || len(listed) != many {
+			t.Errorf("%d, %v", len(listed), err)
+		}
+		if owns, err := c.OwnsIdentity(t.Context(), x, xa.Identity); !owns || err != nil {
+			t.Errorf("%v, %v", owns, err)
+		}
+	})
 	t.Run("after a restart its age decides", func(t *testing.T) {
 		bare := provider.Credential{ID: k.ID}
 		wants(t, c.CredentialUsable(t.Context(), r, ask, bare, time.Now()), v1alpha1.PhaseWaiting)

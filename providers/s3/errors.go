@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
@@ -91,7 +92,10 @@ func (c *Cloud) fault(action string, err error) error {
 	return errors.New(c.clean(fmt.Sprintf("%s: %v", action, err)))
 }
 
-// what is the store's own code and words; the framework bounds them.
+// maxWords is how much of a store's own words is passed on, in bytes.
+const maxWords = 300
+
+// what is the store's own code and words.
 func (c *Cloud) what(err error) string {
 	var api smithy.APIError
 	if errors.As(err, &api) {
@@ -100,4 +104,12 @@ func (c *Cloud) what(err error) string {
 	return http.StatusText(status(err))
 }
 
-func (c *Cloud) clean(text string) string { return c.own.conceal(text) }
+// clean takes the provider's own key out of a text, and then bounds it: so no
+// piece of a key is left at the end.
+func (c *Cloud) clean(text string) string {
+	text = c.own.conceal(text)
+	if len(text) > maxWords {
+		text = strings.ToValidUTF8(text[:maxWords], "") + "…"
+	}
+	return text
+}

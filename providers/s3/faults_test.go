@@ -90,7 +90,7 @@ func (f *faulty) cloud(t *testing.T, s *store) *Cloud {
 
 // What the store says becomes words that a member can read, and of the provider's
 // own key there is nothing in them.
-func TestFaults_C97_C100_C151(t *testing.T) {
+func TestFaults_C97_C100_C151_C152(t *testing.T) {
 	s := theStore(t)
 	f := newFaulty(t, s)
 	c := f.cloud(t, s)
@@ -129,6 +129,7 @@ func TestFaults_C97_C100_C151(t *testing.T) {
 		{"GET tagging", 403, "SignatureDoesNotMatch", "key AKID and SECRET do not match", bucket, failed, "does not take the provider's own key"},
 		{"GET tagging", 403, "RequestTimeTooSkewed", "clocks", bucket, waiting, "clocks"},
 		{"PUT", 418, "Teapot", "the key AKID with SECRET is a teapot", bucket, failed, "Teapot"},
+		{"PUT", 418, "Teapot", strings.Repeat("hostile SECRET ", 1<<14), bucket, failed, "Teapot"},
 		{"PUT", 507, "InsufficientStorage", "full", bucket, failed, "limit"},
 		{"CreateUser", 409, "LimitExceeded", "Cannot exceed quota for UsersPerAccount: 5000", identity, failed, "iam:CreateUser"},
 		{"CreateUser", 403, "AccessDenied", "no", identity, failed, "iam:CreateUser"},
@@ -145,6 +146,9 @@ func TestFaults_C97_C100_C151(t *testing.T) {
 			wants(t, err, x.phase, x.words)
 			if err != nil && (strings.Contains(err.Error(), own.AccessKeyID) || strings.Contains(err.Error(), own.SecretAccessKey)) {
 				t.Error("C-100: the provider's own key stands in the words")
+			}
+			if err != nil && len(err.Error()) > 1024 {
+				t.Errorf("C-152: %d bytes of words", len(err.Error()))
 			}
 			// The cause goes, and what is asked is done.
 			f.answer(x.call, nil)

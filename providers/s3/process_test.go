@@ -27,7 +27,8 @@ var unimplemented = []string{v1alpha1.KindSecretAccess, v1alpha1.KindSecretSync,
 // and the real API server under the shipped grant.
 func TestConformance_C10_C101_C136_C137_C138_C153(t *testing.T) {
 	s := newStage(t, Name, -1)
-	s.start("--recheck", "2s")
+	// Straight to the store, over TLS.
+	s.start("--recheck", "2s", "--endpoint", s.store.s3URL, "--iam-endpoint", s.store.iamURL, "--ca-file", s.store.ca)
 	w := &conformance.World{Client: s.k.admin, NamePrefix: testPrefix, Unimplemented: unimplemented, Limit: 60 * time.Second, Keep: true,
 		Settings: provider.Settings{Provider: Name, Account: "cellar", Location: "Rack 4, Cellar", RotationGrace: s.grace}}
 	results := conformance.Run(t.Context(), w, conformance.Scenarios())
