@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -321,6 +322,38 @@ func TestDocumented(t *testing.T) {
 	for _, n := range names {
 		if n == "" || !strings.Contains(page, n) {
 			t.Errorf("docs/cloud/services.md does not speak of %q", n)
+		}
+	}
+}
+
+// The pages of the kinds name every field.
+func TestKindsAreDocumented(t *testing.T) {
+	for page, of := range map[string][]reflect.Type{
+		"service": {reflect.TypeFor[v1alpha1.AnkkaServiceSpec](), reflect.TypeFor[v1alpha1.AnkkaServiceStatus]()},
+		"project": {reflect.TypeFor[v1alpha1.AnkkaProjectSpec](), reflect.TypeFor[v1alpha1.AnkkaProjectStatus]()},
+	} {
+		raw, err := os.ReadFile("../../docs/spec/" + page + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var walk func(reflect.Type)
+		walk = func(in reflect.Type) {
+			for in.Kind() == reflect.Pointer || in.Kind() == reflect.Slice {
+				in = in.Elem()
+			}
+			if in.Kind() != reflect.Struct || in.PkgPath() != reflect.TypeFor[v1alpha1.AnkkaServiceSpec]().PkgPath() {
+				return
+			}
+			for i := range in.NumField() {
+				name, _, _ := strings.Cut(in.Field(i).Tag.Get("json"), ",")
+				if !strings.Contains(string(raw), "`"+name+"`") {
+					t.Errorf("docs/spec/%s.md does not name %s of %s", page, name, in.Name())
+				}
+				walk(in.Field(i).Type)
+			}
+		}
+		for _, typ := range of {
+			walk(typ)
 		}
 	}
 }
