@@ -109,7 +109,18 @@ func unique(prefix string) string { return fmt.Sprintf("%s-%d", prefix, numbers.
 
 func start(t *testing.T, set cloud.Settings) *house {
 	t.Helper()
+	return startBehind(t, set, nil)
+}
+
+// startBehind is start of a control plane that reaches its cluster through what
+// may be away.
+func startBehind(t *testing.T, set cloud.Settings, away *outage) *house {
+	t.Helper()
 	w := ankkatest.Start(t)
+	config := w.As(t, ankkatest.ControlPlane)
+	if away != nil {
+		config = away.through(t, config)
+	}
 	h := &house{World: w, t: t, tokens: map[string]string{}, audit: &records{}}
 	ctx := t.Context()
 	must := func(err error) {
@@ -145,7 +156,7 @@ func start(t *testing.T, set cloud.Settings) *house {
 	log := &logged{t: t}
 	t.Cleanup(log.end)
 	s, err := server.New(ctx, server.Options{Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo})), Store: h.store, Feed: broker, Sealer: sealer, Types: types,
-		Installation: &project.Installation{Settings: set, Config: w.As(t, ankkatest.ControlPlane), Cluster: "local"}})
+		Installation: &project.Installation{Settings: set, Config: config, Cluster: "local"}})
 	must(err)
 	a, err := auth.NewAuthenticator(auth.AuthenticatorOptions{Cluster: cluster})
 	must(err)
