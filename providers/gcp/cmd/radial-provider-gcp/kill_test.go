@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
@@ -127,15 +129,163 @@ func TestKilled_C95_C124_C125_C126_C144(t *testing.T) {
 		t.Fatalf("%d points: %q", len(points), points)
 	}
 	t.Run("killed", func(t *testing.T) {
-		slots := make(chan struct{}, 4)
+		slots := newSlots()
 		for i := 0; i < len(points); i += step {
 			t.Run(fmt.Sprintf("%02d %s", i, points[i]), func(t *testing.T) {
 				t.Parallel()
-				slots <- struct{}{}
-				defer func() { <-slots }()
+				defer slots()()
 				play(t, i)
 			})
 		}
 	})
 	t.Logf("%d points, each %d", len(points), step)
+}
+
+// The process is killed at every call of making identity and bucket, granting
+// secrets and the key: what comes of it is made once, and Ready, not Recovered.
+func TestKilledMaking_C99_C147(t *testing.T) {
+	play := func(t *testing.T, kill int) []string {
+		s := newStage(t, fmt.Sprintf("gcp-make-%d", kill+1), fakegoogle.Options{})
+		s.start()
+		p := s.project()
+		sub, db := s.service(p, "reports"), v1alpha1.Subject{Project: p}
+		// The one thing that is there before: what its request finds is Recovered.
+		found := s.service(p, "found")
+		name, err := v1alpha1.BucketName("acme", p, "found")
+		s.must(err)
+		s.fake.PlantBucket(account, name, map[string]any{"timeCreated": "2020-01-01T00:00:00Z", "labels": map[string]any{
+			"radial-installation": "under-test", "radial-project": p, "radial-service": "found", "radial-purpose": "service"}})
+		restarted := make(chan struct{})
+		go func() {
+			defer close(restarted)
+			select {
+			case <-s.died:
+				s.start()
+			case <-t.Context().Done():
+			}
+		}()
+		s.arm(kill)
+		id := s.identity(sub)
+		buckets := s.bucket(sub, func(a *v1alpha1.BucketAsk) { a.KMSKey, a.CORSOrigins = wrapKey, []string{"*"} })
+		old := s.bucket(found, nil)
+		dbID := s.identity(db)
+		identity, database := s.done(id), s.done(dbID)
+		access := s.apply(sub, v1alpha1.KindSecretAccess, "", map[string]string{v1alpha1.ParamIdentity: identity.Status.Outputs[v1alpha1.OutputIdentity],
+			v1alpha1.ParamOwn: v1alpha1.ServiceSecretPrefix(p, "reports"), v1alpha1.ParamRead: v1alpha1.ProjectSecretPrefix(p)}, 0)
+		wrap := s.apply(db, v1alpha1.KindWrappingKey, "", map[string]string{v1alpha1.ParamIdentity: database.Status.Outputs[v1alpha1.OutputIdentity], v1alpha1.ParamKey: wrapKey}, 0)
+		for _, r := range []*v1alpha1.CloudResource{identity, database, s.done(buckets), s.done(access), s.done(wrap)} {
+			if r.Status.Phase != v1alpha1.PhaseReady || r.Status.Recovered {
+				t.Errorf("C-147: %s is %s", r.Name, r.Status.Phase)
+			}
+		}
+		if r := s.done(old); r.Status.Phase != v1alpha1.PhaseRecovered || !r.Status.Recovered {
+			t.Errorf("C-99: what was there is %s", r.Status.Phase)
+		}
+		email := identity.Status.Outputs[v1alpha1.OutputIdentity]
+		if !s.fake.May(email, "secretmanager.versions.add", v1alpha1.ServiceSecretPrefix(p, "reports")+"x") || !s.fake.MayWrap(wrapKey, database.Status.Outputs[v1alpha1.OutputIdentity]) || len(s.fake.ActsAs(email)) != 1 {
+			t.Error("what is Ready is not granted")
+		}
+		// Each was made once, whatever was lost.
+		for _, op := range []string{"storage.buckets.create", "iam.serviceAccounts.create"} {
+			made := map[string]int{}
+			for _, c := range s.fake.Calls(op) {
+				if c.Code == 200 {
+					made[c.Body]++
+				}
+			}
+			for _, n := range made {
+				if n > 1 {
+					t.Errorf("%s succeeded %d times", op, n)
+				}
+			}
+		}
+		if kill >= 0 {
+			select {
+			case <-s.died:
+				<-restarted
+			default:
+				t.Logf("not killed: there was no point %d this time", kill)
+			}
+		}
+		s.clean(p)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.points
+	}
+	step := 6
+	if os.Getenv("RADIAL_FAULT") == "all" {
+		step = 1
+	}
+	var points []string
+	t.Run("undisturbed", func(t *testing.T) { points = play(t, -1) })
+	if t.Failed() || len(points) < 30 {
+		t.Fatalf("%d points", len(points))
+	}
+	t.Run("killed", func(t *testing.T) {
+		slots := newSlots()
+		for i := 0; i < len(points); i += step {
+			t.Run(fmt.Sprintf("%02d", i), func(t *testing.T) {
+				t.Parallel()
+				defer slots()()
+				play(t, i)
+			})
+		}
+	})
+	t.Logf("%d points, each %d", len(points), step)
+}
+
+// newSlots lets four go on at a time.
+func newSlots() func() func() {
+	slots := make(chan struct{}, 4)
+	return func() func() {
+		slots <- struct{}{}
+		return func() { <-slots }
+	}
+}
+
+// A request is applied a hundred times while the provider is restarted: one key.
+func TestGracefulRestarts_C94_C95(t *testing.T) {
+	s := newStage(t, "gcp-restarts", fakegoogle.Options{}, "--key-settles", "100ms")
+	s.start()
+	sub := s.service(s.project(), "reports")
+	params := s.storage(sub)
+	key := s.apply(sub, v1alpha1.KindBucketCredential, "", params, 1)
+	for i := range 100 {
+		s.must(s.in.admin.Patch(t.Context(), &v1alpha1.CloudResource{ObjectMeta: metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace}},
+			client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"test.radapp.io/applied":"%d"}}}`, i))))
+		if i%10 == 5 {
+			s.stop()
+			s.start()
+		}
+	}
+	s.done(key)
+	// Asked after all of it, and so answered after.
+	s.done(s.identity(s.service(sub.Project, "after")))
+	if n := s.fake.Issued(params[v1alpha1.ParamIdentity]); n != 1 {
+		t.Errorf("C-95: %d keys were issued", n)
+	}
+	access, secret := s.pair(sub)
+	if !s.reaches(access, secret, params[v1alpha1.ParamBucket]) {
+		t.Error("the key does not reach the bucket")
+	}
+}
+
+// What Google says, however long and whatever it holds, is bounded and clean
+// before a member reads it.
+func TestHostileGoogle_C100_C152(t *testing.T) {
+	s := newStage(t, "gcp-hostile", fakegoogle.Options{})
+	s.fake.AddHMACKey("GOOG1EHOSTILEHOSTILEHOSTILEHOSTILE", "unused", "nobody@example.com")
+	canary := "Canary" + strings.Repeat("x7Q", 20)
+	s.fake.Play(fakegoogle.Fault{Op: "storage.buckets.create", Code: 400, Reason: "invalid", Message: "Invalid argument \x1b[2J\u202e GOOG1EHOSTILEHOSTILEHOSTILEHOSTILE " + canary +
+		" -----BEGIN PRIVATE KEY-----\n" + canary + "\n-----END PRIVATE KEY----- " + strings.Repeat("hostile ", 1<<17)})
+	s.start()
+	sub := s.service(s.project(), "reports")
+	r := s.await(s.bucket(sub, nil), "refused", func(r *v1alpha1.CloudResource) bool { return r.Status.Phase == v1alpha1.PhaseFailed })
+	if d := r.Status.Detail; len(d) > v1alpha1.MaxDetail || v1alpha1.Clean(d) != d || !strings.Contains(d, "Invalid argument") {
+		t.Errorf("C-152: %d bytes: %.200q", len(d), d)
+	}
+	if text := r.Status.Detail + s.output.String(); strings.Contains(text, canary) {
+		t.Error("C-100: what looks like a key is shown")
+	}
+	s.clean(sub.Project)
 }
