@@ -93,26 +93,35 @@ func ReportTime(t time.Time) metav1.Time {
 // that owns spec fields, else the creation. The acknowledgement bound counts
 // from it for every generation (C-146).
 func AskedAt(r *CloudResource) time.Time {
-	return lastWrite(r, "", "f:spec")
+	t, _ := lastWrite(r, "", "f:spec")
+	return t
 }
+
+// skew is by how much reportedAt may be after the write that it came with: it
+// is the next whole second, and the API server notes the one before.
+const skew = 2 * time.Second
 
 // SaidAt is when the provider last changed phase or detail: reportedAt, or for
-// a provider that does not write it the last write of the status. Zero if
-// there is no status.
+// a provider that does not write it the last write of the status. It is never
+// after that write, whatever the provider's clock says: words from the future
+// would have no age for as long. Zero if there is no status.
 func SaidAt(r *CloudResource) time.Time {
-	if r.Status.ReportedAt != nil {
-		return r.Status.ReportedAt.Time
-	}
-	if r.Status.ObservedGeneration == 0 {
+	wrote, known := lastWrite(r, "status", "f:status")
+	switch at := r.Status.ReportedAt; {
+	case at != nil && known && at.Time.After(wrote.Add(skew)):
+		return wrote
+	case at != nil:
+		return at.Time
+	case r.Status.ObservedGeneration == 0:
 		return time.Time{}
 	}
-	return lastWrite(r, "status", "f:status")
+	return wrote
 }
 
-func lastWrite(r *CloudResource, subresource, field string) time.Time {
-	last := r.CreationTimestamp.Time
+func lastWrite(r *CloudResource, subresource, field string) (last time.Time, known bool) {
+	last = r.CreationTimestamp.Time
 	for _, m := range r.ManagedFields {
-		if m.Subresource != subresource || m.Time == nil || m.FieldsV1 == nil || !m.Time.After(last) {
+		if m.Subresource != subresource || m.Time == nil || m.FieldsV1 == nil || known && !m.Time.After(last) {
 			continue
 		}
 		var fields map[string]json.RawMessage
@@ -120,8 +129,11 @@ func lastWrite(r *CloudResource, subresource, field string) time.Time {
 			continue
 		}
 		if _, ok := fields[field]; ok {
-			last = m.Time.Time
+			last, known = m.Time.Time, true
 		}
 	}
-	return last
+	if last.Before(r.CreationTimestamp.Time) {
+		last = r.CreationTimestamp.Time
+	}
+	return last, known
 }

@@ -107,6 +107,15 @@ func TestAskedAt_C146(t *testing.T) {
 	if got := SaidAt(r); !got.Equal(at(6).Time) {
 		t.Errorf("C-146: said at %v", got)
 	}
+	// By a clock that is a day ahead: no word would ever have an age.
+	r.Status.ReportedAt = at(24 * 60)
+	if got := SaidAt(r); !got.Equal(at(7).Time) {
+		t.Errorf("C-146: said at %v, after it was written", got)
+	}
+	next := metav1.NewTime(at(7).Add(time.Second))
+	if r.Status.ReportedAt = &next; !SaidAt(r).Equal(next.Time) {
+		t.Errorf("C-146: said at %v, not the next whole second", SaidAt(r))
+	}
 }
 
 func TestCredentialGeneration_C142(t *testing.T) {
