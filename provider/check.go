@@ -78,12 +78,12 @@ func belongs(r *v1alpha1.CloudResource, ask any, s Settings, by schema.GroupKind
 	subject := r.Spec.Subject
 	switch a := ask.(type) {
 	case v1alpha1.IdentityAsk:
+		// A workload runs as whatever its chart says, and a service under its own
+		// name, but neither as what every Pod of the namespace may run as (K-34).
+		if a.ServiceAccount == "default" {
+			return invalid("ServiceAccount default is every Pod's of the namespace, and is given no identity")
+		}
 		if by == workloadOwner {
-			// A workload runs as whatever its chart says, but not as what every
-			// Pod of the namespace may run as (K-34).
-			if a.ServiceAccount == "default" {
-				return invalid("ServiceAccount default is every Pod's of the namespace, and is given no identity")
-			}
 			return nil
 		}
 		if want := v1alpha1.ServiceAccountName(subject); a.ServiceAccount != want {

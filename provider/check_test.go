@@ -101,6 +101,7 @@ func TestCheck_C74_C78_C101_C102_C103_C143(t *testing.T) {
 		"a Recipe's":                  {owned(identity("reports"), "radapp.io/v1alpha3", "Recipe", "reports"), ""},
 		"a workload's, another SA":    {owned(identity("web"), "apps/v1", "Deployment", "reports"), ""},
 		"a workload's, default SA":    {owned(identity("default"), "apps/v1", "Deployment", "reports"), "ServiceAccount default"},
+		"a service named default":     {asked(v1alpha1.KindIdentity, v1alpha1.Subject{Project: "shop", Service: "default"}, map[string]string{v1alpha1.ParamServiceAccount: "default"}), "ServiceAccount default"},
 		"a kind of tomorrow":          {asked("tomorrow", service, nil), "kind tomorrow is not implemented by test 1.2.3"},
 		"a service's other SA":        {identity("other"), "ServiceAccount"},
 		"no owner":                    {changed(identity("reports"), func(r *v1alpha1.CloudResource) { r.OwnerReferences = nil }), "no owner"},
