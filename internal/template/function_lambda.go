@@ -29,46 +29,35 @@ func lambdaFunctions() []function {
 			return nil, failf("no lambda around it has the variable %q", name)
 		}},
 		{name: "map", min: 2, max: 2, lazy: overArray(1, 2, func(a []any, f lambdaCall) (any, error) {
-			out := make([]any, len(a))
-			for i, v := range a {
-				r, err := f(v, int64(i))
-				if err != nil {
-					return nil, err
-				}
-				out[i] = r
-			}
-			return out, nil
+			out := make([]any, 0, len(a))
+			err := f.each(a, func(_, r any) error {
+				out = append(out, r)
+				return nil
+			})
+			return out, err
 		})},
 		{name: "filter", min: 2, max: 2, lazy: overArray(1, 2, func(a []any, f lambdaCall) (any, error) {
 			out := []any{}
-			for i, v := range a {
-				r, err := f(v, int64(i))
-				if err != nil {
-					return nil, err
-				}
-				keep, ok := r.(bool)
-				if !ok {
-					return nil, failf("the lambda must answer a bool, it answered a value of type %s", typeName(r))
-				}
+			err := f.each(a, func(v, r any) error {
+				keep, err := boolAnswer(r)
 				if keep {
 					out = append(out, v)
 				}
-			}
-			return out, nil
+				return err
+			})
+			return out, err
 		})},
 		{name: "sort", min: 2, max: 2, lazy: overArray(2, 2, func(a []any, f lambdaCall) (any, error) {
 			out := append([]any{}, a...)
 			var fault error
-			sort.SliceStable(out, func(i, j int) bool {
+			sort.SliceStable(out, func(i, j int) (less bool) {
 				if fault != nil {
 					return false
 				}
-				r, err := f(out[i], out[j])
-				less, ok := r.(bool)
-				if err == nil && !ok {
-					err = failf("the lambda must answer a bool, it answered a value of type %s", typeName(r))
+				var r any
+				if r, fault = f(out[i], out[j]); fault == nil {
+					less, fault = boolAnswer(r)
 				}
-				fault = err
 				return less
 			})
 			return out, fault
@@ -97,11 +86,7 @@ func lambdaFunctions() []function {
 			return out, nil
 		}},
 		{name: "reduce", min: 3, max: 3, lazy: func(e *evaluator, c *call) (any, error) {
-			v, err := e.expr(c.args[0])
-			if err != nil {
-				return nil, err
-			}
-			a, err := argArray([]any{v}, 0)
+			a, err := e.array(c)
 			if err != nil {
 				return nil, err
 			}
@@ -131,6 +116,39 @@ func lambdaFunctions() []function {
 // lambdaCall calls a lambda with its variables; those that it does not name
 // are dropped.
 type lambdaCall func(values ...any) (any, error)
+
+// each calls a lambda with each element and its place, and hands on what it
+// answers beside the element.
+func (f lambdaCall) each(a []any, take func(v, r any) error) error {
+	for i, v := range a {
+		r, err := f(v, int64(i))
+		if err != nil {
+			return err
+		}
+		if err := take(v, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// boolAnswer is what a lambda that decides has answered.
+func boolAnswer(r any) (bool, error) {
+	b, ok := r.(bool)
+	if !ok {
+		return false, failf("the lambda must answer a bool, it answered a value of type %s", typeName(r))
+	}
+	return b, nil
+}
+
+// array evaluates the first argument of c, which must be an array.
+func (e *evaluator) array(c *call) ([]any, error) {
+	v, err := e.expr(c.args[0])
+	if err != nil {
+		return nil, err
+	}
+	return argArray([]any{v}, 0)
+}
 
 // lambda reads argument i of c as a lambda of least to most variables.
 func (e *evaluator) lambda(c *call, i, least, most int) (lambdaCall, error) {
@@ -162,11 +180,7 @@ func (e *evaluator) lambda(c *call, i, least, most int) (lambdaCall, error) {
 
 func overArray(least, most int, op func([]any, lambdaCall) (any, error)) func(*evaluator, *call) (any, error) {
 	return func(e *evaluator, c *call) (any, error) {
-		v, err := e.expr(c.args[0])
-		if err != nil {
-			return nil, err
-		}
-		a, err := argArray([]any{v}, 0)
+		a, err := e.array(c)
 		if err != nil {
 			return nil, err
 		}
@@ -185,11 +199,7 @@ func overArray(least, most int, op func([]any, lambdaCall) (any, error)) func(*e
 // value.
 func keyed(put func(o *Object, k string, v any)) func(*evaluator, *call) (any, error) {
 	return func(e *evaluator, c *call) (any, error) {
-		v, err := e.expr(c.args[0])
-		if err != nil {
-			return nil, err
-		}
-		a, err := argArray([]any{v}, 0)
+		a, err := e.array(c)
 		if err != nil {
 			return nil, err
 		}
