@@ -350,9 +350,21 @@ func (r *run) applyPolicies(ctx context.Context, d DenySettings, clusters []clus
 	}
 	if err != nil {
 		e := core.AsError(err)
+		if forbidden(e) {
+			// Nothing was made now; what no uid is known of never was.
+			r.next.Policies = slices.DeleteFunc(r.next.Policies, func(m Managed) bool { return m.Identity == nil || m.Identity.UID == "" })
+		}
 		return core.Errorf(e.Code, "the deny settings could not be applied, so others may still change what the stack manages: %w", err).WithDetails(e.Details...), nil
 	}
 	return nil, nil
+}
+
+// forbidden reports whether the cluster refused all that failed, for lack of rights.
+func forbidden(e *core.Error) bool {
+	if len(e.Details) == 0 {
+		return e.Code == core.CodeForbidden
+	}
+	return !slices.ContainsFunc(e.Details, func(d core.Error) bool { return !forbidden(&d) })
 }
 
 // renewPolicies makes policies of before let in who Radial is today, so that its

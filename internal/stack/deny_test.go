@@ -94,6 +94,24 @@ func TestDeny_failed_S56(t *testing.T) {
 	if out.Failure == nil || !strings.Contains(out.Failure.Error(), "may still change") || out.Record.Resources[0].DenyStatus != "none" || b.objects() != "a" {
 		t.Errorf("S-56: %v, %+v", out.Failure, out.Record.Resources)
 	}
+	// It is no dead end: neither to an update without them, nor to the deletion.
+	b.w.refuse = func(call string) error {
+		if strings.Contains(call, "radial-stack") {
+			return core.Errorf(core.CodeForbidden, "no policies for you")
+		}
+		return nil
+	}
+	b.s.record = out.Record
+	if out = b.update(of("a", "b")); out.Failure != nil || b.objects() != "a b" {
+		t.Errorf("S-56 without deny settings: %v; there %q", out.Failure, b.objects())
+	}
+	if out = b.update(of("a"), deny(stack.DenyDelete)); out.Failure == nil {
+		t.Error("S-56: the settings were applied")
+	}
+	b.s.record = out.Record
+	if out, err := b.m.Remove(t.Context(), b.s, stack.Removal{Request: b.request(""), Unmanage: stack.Delete}); err != nil || !out.Removed || b.objects() != "" {
+		t.Errorf("S-56 the deletion: %+v, %v; there %q", out.Failure, err, b.objects())
+	}
 }
 
 func TestDeny_settings(t *testing.T) {

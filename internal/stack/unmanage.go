@@ -226,9 +226,9 @@ func (m *Manager) Remove(ctx context.Context, s Session, u Removal) (Outcome, er
 		if fault, err := r.undeny(ctx); err != nil || fault != nil {
 			return r.cut(ctx, fault, err)
 		}
-	} else if err := r.renewPolicies(ctx); err != nil {
-		return r.fail(ctx, err)
-	}
+	} else if err := r.renewPolicies(ctx); err != nil && stopped(ctx, err) {
+		return Outcome{}, err
+	} // what cannot be renewed may still let us in: the deletions say what it does not
 	if len(r.next.Resources) > 0 {
 		waiting, fault, err := r.unmanage(ctx, append([]Managed(nil), r.next.Resources...), u.Unmanage)
 		switch {

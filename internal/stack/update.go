@@ -168,7 +168,7 @@ func (m *Manager) Update(ctx context.Context, s Session, u Update) (Outcome, err
 	if err := u.Deny.Check(); err != nil {
 		return r.fail(ctx, core.AsError(err))
 	}
-	if err := r.renewPolicies(ctx); err != nil {
+	if err := r.renewPolicies(ctx); err != nil && (u.Deny.denies() || stopped(ctx, err)) {
 		return r.fail(ctx, err)
 	}
 	r.phase(StateDeploying, "deploying the template")
