@@ -61,6 +61,7 @@ type house struct {
 	tokens map[string]string
 	audit  *records
 	store  *sqlite.Store
+	dir    string
 }
 
 type records struct {
@@ -143,6 +144,7 @@ func startBehind(t *testing.T, set cloud.Settings, away *outage) *house {
 	h.tokens["namespace"] = namespace
 
 	dir := t.TempDir()
+	h.dir = dir
 	broker := feed.New()
 	h.store, err = sqlite.Open(ctx, filepath.Join(dir, "radial.db"), sqlite.Options{Listener: broker.Publish})
 	must(err)

@@ -1,8 +1,11 @@
 package project_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
+	"github.com/radial-project/radial/internal/ankkatest"
 	"github.com/radial-project/radial/internal/cloud"
 	"github.com/radial-project/radial/internal/core"
 )
@@ -28,6 +32,7 @@ func armService(project, name string) string {
 }
 
 func TestOrganizations(t *testing.T) {
+	t.Parallel()
 	h := start(t, settings())
 	org := unique("acme")
 	at := "/organizations/" + org
@@ -116,6 +121,7 @@ func TestOrganizations(t *testing.T) {
 }
 
 func TestInstallation_C31_C32(t *testing.T) {
+	t.Parallel()
 	h := start(t, settings())
 	h.organization()
 	h.want(401, "", "GET", "/installation", "")
@@ -138,6 +144,7 @@ func TestInstallation_C31_C32(t *testing.T) {
 }
 
 func TestProjects_C29(t *testing.T) {
+	t.Parallel()
 	h := start(t, settings())
 	org, name := h.organization()
 	at := "/projects/" + name
@@ -204,6 +211,7 @@ func TestProjects_C29(t *testing.T) {
 }
 
 func TestSecrets(t *testing.T) {
+	t.Parallel()
 	h := start(t, settings())
 	_, name := h.organization()
 	at := "/projects/" + name + "/secrets/stripe"
@@ -247,6 +255,15 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 	h.want(404, "mallory", "PUT", at, `{"entries":{"A":"b"}}`)
+	// What stands there and is not the project's is not written over.
+	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "database", Namespace: v1alpha1.Namespace(name), Labels: map[string]string{"app": "chart"}}, Data: map[string][]byte{"password": []byte("p")}}
+	if err := h.Admin.Create(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	h.want(409, "bob", "PUT", "/projects/"+name+"/secrets/database", `{"entries":{"password":"`+canary+`"}}`, "is not the project's")
+	if err := h.Admin.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); err != nil || string(theirs.Data["password"]) != "p" || len(theirs.Labels) != 1 {
+		t.Errorf("%v: %v %v", err, theirs.Labels, theirs.Data)
+	}
 	// A secret that a service takes stays.
 	h.want(201, "bob", "PUT", "/services/"+name+"/pay", `{"name":"pay","service":{"image":"x","env":[{"name":"K","secretKeyRef":{"name":"stripe","key":"API_KEY"}}]}}`)
 	h.want(409, "bob", "DELETE", at, "", "used by services (pay)")
@@ -268,6 +285,20 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 
+	files, err := filepath.Glob(filepath.Join(h.dir, "radial.db*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no store: %v", err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(raw, []byte(canary)) {
+			t.Errorf("a value is in %s", file)
+		}
+	}
+
 	in := settings()
 	in.ProjectSecrets = true
 	h = start(t, in)
@@ -275,13 +306,14 @@ func TestSecrets(t *testing.T) {
 	at = "/projects/" + name + "/secrets/stripe"
 	h.want(400, "bob", "PUT", at, `{"entries":{"API_KEY":"`+canary+`"}}`, "in its cloud account")
 	h.want(200, "bob", "PUT", at, `{"entries":{"API_KEY":true}}`, `"entries":["API_KEY"]`)
-	err := h.Admin.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.Namespace(name), Name: "stripe"}, &corev1.Secret{})
+	err = h.Admin.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.Namespace(name), Name: "stripe"}, &corev1.Secret{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("a Secret was written: %v", err)
 	}
 }
 
 func TestServices_C28_C141(t *testing.T) {
+	t.Parallel()
 	h := start(t, settings())
 	_, name := h.organization()
 	at := "/services/" + name + "/reports"
@@ -354,6 +386,7 @@ func TestServices_C28_C141(t *testing.T) {
 // The generation is set on the AnkkaService, and no write of the control plane's
 // takes it back or owns it.
 func TestCredentialGeneration_C130(t *testing.T) {
+	t.Parallel()
 	h := start(t, settings())
 	_, name := h.organization()
 	at := "/services/" + name + "/reports"
@@ -402,6 +435,7 @@ func TestCredentialGeneration_C130(t *testing.T) {
 // What the operator reports stands in the service as soon as it is written, in
 // the provider's words, cleaned; and the graph leads from it to its credential.
 func TestFold_C109_C154(t *testing.T) {
+	t.Parallel()
 	h := start(t, settings())
 	_, name := h.organization()
 	at := "/services/" + name + "/reports"
@@ -477,6 +511,7 @@ func TestFold_C109_C154(t *testing.T) {
 
 // A second project of another organization: members see none of the first.
 func TestMembersOfOthers(t *testing.T) {
+	t.Parallel()
 	h := start(t, settings())
 	_, name := h.organization()
 	h.want(201, "bob", "PUT", "/services/"+name+"/a", `{"name":"a","service":{"image":"x"}}`)
@@ -499,5 +534,37 @@ func TestMembersOfOthers(t *testing.T) {
 	a := h.want(200, "mallory", "GET", "/auth/whoami", "", h.principal("mallory"), other, `"administrator":false`)
 	if strings.Contains(a.raw, name) {
 		t.Error(a.raw)
+	}
+}
+
+// A template writes a service by the same checks; it is refused by them, too.
+func TestTemplate(t *testing.T) {
+	h := start(t, settings())
+	_, name := h.organization()
+	deploy := func(deployment, image, env string) string {
+		t.Helper()
+		at := "/planes/radius/local/resourceGroups/ankka-" + name + "/providers/Microsoft.Resources/deployments/" + deployment + "?api-version=2022-09-01"
+		a := h.send("root", "PUT", at, `{"properties":{"mode":"Incremental","template":{"$schema":"https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#","contentVersion":"1.0.0.0","languageVersion":"2.0",
+		 "resources":{"s":{"type":"Radial.Services/services","apiVersion":"2026-10-01-preview","name":"templated","properties":{"image":"`+image+`"`+env+`}}}}}}`)
+		if a.status/100 != 2 {
+			t.Fatalf("%d %s", a.status, a.raw)
+		}
+		follow := strings.TrimPrefix(a.header.Get("Azure-AsyncOperation"), h.url)
+		for deadline := time.Now().Add(ankkatest.Limit); ; {
+			a := h.send("root", "GET", follow, "", "Prefer", "wait=20")
+			if s := text(a.body, "status"); s == "Succeeded" || s == "Failed" || time.Now().After(deadline) {
+				return a.raw
+			}
+		}
+	}
+	if got := deploy("one", "x:1", ""); !strings.Contains(got, `"Succeeded"`) {
+		t.Fatal(got)
+	}
+	if s := h.service(name, "templated").Spec; s.Image != "x:1" || s.ProjectID != name {
+		t.Errorf("%+v", s)
+	}
+	h.want(200, "bob", "GET", "/services/"+name+"/templated", "", `"image":"x:1"`)
+	if got := deploy("two", "x:2", `,"env":[{"name":"ANKKA_CLOUD_ACCOUNT","value":"mine"}]`); !strings.Contains(got, `"Failed"`) || !strings.Contains(got, "is set by the platform") {
+		t.Error(got)
 	}
 }
