@@ -91,7 +91,7 @@ func (s *Server) putProvider(w http.ResponseWriter, r *arm.Request) error {
 	}
 	err = s.edit(r.Context(), namespace, false, func(m *manifest.Manifest) (*manifest.Manifest, error) {
 		if m == nil {
-			m = &manifest.Manifest{Namespace: namespace, Types: map[string]*manifest.Type{}}
+			m = emptyManifest(namespace)
 		}
 		if d, ok := body.Properties["description"].(string); ok {
 			m.Description = d
@@ -102,6 +102,10 @@ func (s *Server) putProvider(w http.ResponseWriter, r *arm.Request) error {
 		return err
 	}
 	return s.getProvider(w, r)
+}
+
+func emptyManifest(namespace string) *manifest.Manifest {
+	return &manifest.Manifest{Namespace: namespace, Types: map[string]*manifest.Type{}}
 }
 
 func (s *Server) deleteProvider(w http.ResponseWriter, r *arm.Request) error {
@@ -186,6 +190,15 @@ func orEmpty(list []string) []string {
 	return list
 }
 
+// findType is the type that a request names, with its namespace.
+func (s *Server) findType(r *arm.Request) (m *manifest.Manifest, name string, t *manifest.Type, err error) {
+	if m, err = s.find(r.Vars["namespace"]); err != nil {
+		return nil, "", nil, err
+	}
+	name, t, err = findType(m, r.Vars["type"])
+	return m, name, t, err
+}
+
 func (s *Server) listTypes(w http.ResponseWriter, r *arm.Request) error {
 	m, err := s.find(r.Vars["namespace"])
 	if err != nil {
@@ -199,11 +212,7 @@ func (s *Server) listTypes(w http.ResponseWriter, r *arm.Request) error {
 }
 
 func (s *Server) getType(w http.ResponseWriter, r *arm.Request) error {
-	m, err := s.find(r.Vars["namespace"])
-	if err != nil {
-		return err
-	}
-	name, t, err := findType(m, r.Vars["type"])
+	m, name, t, err := s.findType(r)
 	if err != nil {
 		return err
 	}
@@ -219,10 +228,19 @@ func (s *Server) editType(r *arm.Request, change func(m *manifest.Manifest) erro
 			if err != nil {
 				return nil, notRegistered("resource provider", r.Vars["namespace"], ": register it before its types")
 			}
-			m = &manifest.Manifest{Namespace: builtin.Namespace, Types: map[string]*manifest.Type{}}
+			m = emptyManifest(builtin.Namespace)
 		}
 		return m, change(m)
 	})
+}
+
+// readInto reads the body of a registration.
+func readInto(w http.ResponseWriter, r *arm.Request, body any) error {
+	raw, err := arm.ReadBody(w, r, arm.MediaJSON)
+	if err != nil {
+		return err
+	}
+	return arm.Decode(raw, body)
 }
 
 func (s *Server) putType(w http.ResponseWriter, r *arm.Request) error {
@@ -234,15 +252,11 @@ func (s *Server) putType(w http.ResponseWriter, r *arm.Request) error {
 			Icon              string   `json:"icon"`
 		} `json:"properties"`
 	}
-	raw, err := arm.ReadBody(w, r, arm.MediaJSON)
-	if err != nil {
-		return err
-	}
-	if err := arm.Decode(raw, &body); err != nil {
+	if err := readInto(w, r, &body); err != nil {
 		return err
 	}
 	p := body.Properties
-	err = s.editType(r, func(m *manifest.Manifest) error {
+	err := s.editType(r, func(m *manifest.Manifest) error {
 		_, t, err := findType(m, r.Vars["type"])
 		if err != nil {
 			t = &manifest.Type{APIVersions: map[string]*manifest.APIVersion{}}
@@ -262,7 +276,9 @@ func (s *Server) putType(w http.ResponseWriter, r *arm.Request) error {
 	return s.getType(w, r)
 }
 
-func (s *Server) deleteType(w http.ResponseWriter, r *arm.Request) error {
+// deleteOf deletes a type or an API version that is registered, with its
+// resources if the request says so; remove tells whether it was there.
+func (s *Server) deleteOf(w http.ResponseWriter, r *arm.Request, remove func(m *manifest.Manifest) bool) error {
 	if cascades(r) {
 		t, err := s.registeredTarget(r)
 		if err != nil {
@@ -274,16 +290,21 @@ func (s *Server) deleteType(w http.ResponseWriter, r *arm.Request) error {
 	}
 	found := false
 	err := s.edit(r.Context(), r.Vars["namespace"], forced(r), func(m *manifest.Manifest) (*manifest.Manifest, error) {
-		if m == nil {
-			return nil, nil
-		}
-		if name, _, err := findType(m, r.Vars["type"]); err == nil {
-			found = true
-			delete(m.Types, name)
-		}
+		found = m != nil && remove(m)
 		return m, nil
 	})
 	return deleted(w, found, err)
+}
+
+func (s *Server) deleteType(w http.ResponseWriter, r *arm.Request) error {
+	return s.deleteOf(w, r, func(m *manifest.Manifest) bool {
+		name, _, err := findType(m, r.Vars["type"])
+		if err != nil {
+			return false
+		}
+		delete(m.Types, name)
+		return true
+	})
 }
 
 // registeredTarget is the registered type or API version that a request names,
@@ -320,11 +341,7 @@ func versionResource(m *manifest.Manifest, typeName, version string, a *manifest
 }
 
 func (s *Server) listVersions(w http.ResponseWriter, r *arm.Request) error {
-	m, err := s.find(r.Vars["namespace"])
-	if err != nil {
-		return err
-	}
-	name, t, err := findType(m, r.Vars["type"])
+	m, name, t, err := s.findType(r)
 	if err != nil {
 		return err
 	}
@@ -336,11 +353,7 @@ func (s *Server) listVersions(w http.ResponseWriter, r *arm.Request) error {
 }
 
 func (s *Server) getVersion(w http.ResponseWriter, r *arm.Request) error {
-	m, err := s.find(r.Vars["namespace"])
-	if err != nil {
-		return err
-	}
-	name, t, err := findType(m, r.Vars["type"])
+	m, name, t, err := s.findType(r)
 	if err != nil {
 		return err
 	}
@@ -358,17 +371,13 @@ func (s *Server) putVersion(w http.ResponseWriter, r *arm.Request) error {
 			Capabilities []string        `json:"capabilities"`
 		} `json:"properties"`
 	}
-	raw, err := arm.ReadBody(w, r, arm.MediaJSON)
-	if err != nil {
-		return err
-	}
-	if err := arm.Decode(raw, &body); err != nil {
+	if err := readInto(w, r, &body); err != nil {
 		return err
 	}
 	if string(body.Properties.Schema) == "null" {
 		body.Properties.Schema = nil
 	}
-	err = s.editType(r, func(m *manifest.Manifest) error {
+	err := s.editType(r, func(m *manifest.Manifest) error {
 		_, t, err := findType(m, r.Vars["type"])
 		if err != nil {
 			return err
@@ -387,32 +396,21 @@ func (s *Server) putVersion(w http.ResponseWriter, r *arm.Request) error {
 }
 
 func (s *Server) deleteVersion(w http.ResponseWriter, r *arm.Request) error {
-	if cascades(r) {
-		t, err := s.registeredTarget(r)
+	return s.deleteOf(w, r, func(m *manifest.Manifest) bool {
+		name, t, err := findType(m, r.Vars["type"])
 		if err != nil {
-			return err
+			return false
 		}
-		if t != nil {
-			return s.startCascade(w, r, *t)
+		version, _, err := findVersion(m, name, t, r.Vars["version"])
+		if err != nil {
+			return false
 		}
-	}
-	found := false
-	err := s.edit(r.Context(), r.Vars["namespace"], forced(r), func(m *manifest.Manifest) (*manifest.Manifest, error) {
-		if m == nil {
-			return nil, nil
+		delete(t.APIVersions, version)
+		if t.DefaultAPIVersion == version {
+			t.DefaultAPIVersion = ""
 		}
-		if name, t, err := findType(m, r.Vars["type"]); err == nil {
-			if version, _, err := findVersion(m, name, t, r.Vars["version"]); err == nil {
-				found = true
-				delete(t.APIVersions, version)
-				if t.DefaultAPIVersion == version {
-					t.DefaultAPIVersion = ""
-				}
-			}
-		}
-		return m, nil
+		return true
 	})
-	return deleted(w, found, err)
 }
 
 // Locations. Every type is served everywhere, whatever the place is called:
@@ -506,7 +504,7 @@ func (s *Server) putLocation(w http.ResponseWriter, r *arm.Request) error {
 		builtin := m.Namespace
 		err := s.edit(r.Context(), m.Namespace, false, func(m *manifest.Manifest) (*manifest.Manifest, error) {
 			if m == nil {
-				m = &manifest.Manifest{Namespace: builtin, Types: map[string]*manifest.Type{}}
+				m = emptyManifest(builtin)
 			}
 			if m.Location == nil {
 				m.Location = map[string]string{}
