@@ -289,9 +289,9 @@ func (t *tx) acceptDelete(d store.Delete) (core.Resource, error) {
 	var more []any
 	if d.ID.IsScope() || d.Unused { // answered beside what is read of the row itself
 		l.add(membersName, key, true)
-		w := &where{args: args}
-		users := usersOf(store.Use{Of: d.ID, Limit: rules.ShownUsers}, w)
-		q, args = currentText(`, (SELECT coalesce(max(n), 0) FROM (`+users+`) counted), ARRAY(SELECT id FROM (`+users+`) named)`), w.args
+		w := &rows.Where{Dialect: rows.Postgres, Args: args}
+		users := rows.SelectUsers(store.Use{Of: d.ID, Limit: rules.ShownUsers}, w)
+		q, args = currentText(`, (SELECT coalesce(max(n), 0) FROM (`+users+`) counted), ARRAY(SELECT id FROM (`+users+`) named)`), w.Args
 		more = []any{&used.Count, &first}
 	}
 	t.lock(l)

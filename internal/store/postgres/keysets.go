@@ -12,26 +12,18 @@ import (
 )
 
 const (
-	selectVersions = `SELECT version, state, wrapped, created, changed FROM versions`
+	selectVersions = `SELECT ` + rows.KeysetColumns + ` FROM versions`
 	insertVersion  = `INSERT INTO versions (version, state, wrapped, created, changed) VALUES ($1, $2, $3, $4, $5)`
 	openVersion    = `INSERT INTO open_versions (version) VALUES ($1)`
 	// lockVersions makes steps of a rotation come one after the other.
 	lockVersions = `LOCK TABLE versions IN SHARE ROW EXCLUSIVE MODE`
 )
 
-func scanKeyset(sc scan) (store.Keyset, error) {
-	var k store.Keyset
-	var created, changed int64
-	err := sc(&k.Version, &k.State, &k.Wrapped, &created, &changed)
-	k.Created, k.Changed = rows.Moment(created), rows.Moment(changed)
-	return k, err
-}
-
 // version reads one version; nil when it is unknown. It sends what was queued.
 func (t *tx) version(v int64) (*store.Keyset, error) {
 	var found *store.Keyset
 	t.rows(selectVersions+` WHERE version = $1`, []any{v}, func(sc scan) error {
-		k, err := scanKeyset(sc)
+		k, err := rows.Keyset(sc)
 		found = &k
 		return err
 	})
@@ -65,11 +57,7 @@ func (s *Store) Keyset(ctx context.Context, initial []byte) ([]byte, error) {
 // Versions implements [store.Keysets].
 func (s *Store) Versions(ctx context.Context) ([]store.Keyset, error) {
 	var out []store.Keyset
-	err := s.read(ctx, selectVersions+` ORDER BY version`, nil, func(sc scan) error {
-		k, err := scanKeyset(sc)
-		out = append(out, k)
-		return err
-	})
+	err := s.read(ctx, selectVersions+` ORDER BY version`, nil, rows.AddKeyset(&out))
 	return out, err
 }
 
@@ -211,14 +199,7 @@ func (s *Store) Heartbeat(ctx context.Context, r store.Replica) error {
 // Replicas implements [store.Keysets].
 func (s *Store) Replicas(ctx context.Context, since time.Time) ([]store.Replica, error) {
 	var out []store.Replica
-	err := s.read(ctx, `SELECT name, started, seen, keyset FROM replicas WHERE seen >= $1 ORDER BY name`, []any{rows.Column(since)}, func(sc scan) error {
-		var r store.Replica
-		var started, seen int64
-		err := sc(&r.Name, &started, &seen, &r.Keyset)
-		r.Started, r.Seen = rows.Moment(started), rows.Moment(seen)
-		out = append(out, r)
-		return err
-	})
+	err := s.read(ctx, `SELECT name, started, seen, keyset FROM replicas WHERE seen >= $1 ORDER BY name`, []any{rows.Column(since)}, rows.AddReplica(&out))
 	return out, err
 }
 

@@ -19,7 +19,7 @@ const (
 	exportResources  = `SELECT ` + rows.ResourceColumns + `, ` + edgesOf + `, ` + outputsOf + ` FROM resources r ORDER BY r.key`
 	exportOperations = `SELECT ` + rows.OperationColumns + ` FROM operations o ORDER BY o.seq`
 	exportMessages   = `SELECT m.operation, m.seq, m.time, m.text FROM messages m ORDER BY m.operation, m.seq`
-	exportAudit      = `SELECT ` + auditColumns + ` FROM audit a ORDER BY a.seq`
+	exportAudit      = `SELECT ` + rows.AuditColumns + ` FROM audit a ORDER BY a.seq`
 	countAll         = `SELECT (SELECT count(*) FROM versions), (SELECT count(*) FROM manifests), (SELECT count(*) FROM resources),
 		(SELECT count(*) FROM operations), (SELECT count(*) FROM messages), (SELECT count(*) FROM audit)`
 )
@@ -51,7 +51,7 @@ func (s *Store) Export(ctx context.Context, begin func(map[store.Kind]int) error
 		read func(scan) (store.Record, error)
 	}{
 		{selectVersions + ` ORDER BY version`, func(sc scan) (store.Record, error) {
-			k, err := scanKeyset(sc)
+			k, err := rows.Keyset(sc)
 			return store.Record{Keyset: &k}, err
 		}},
 		{`SELECT namespace, manifest FROM manifests ORDER BY namespace_key`, func(sc scan) (store.Record, error) {
@@ -79,7 +79,7 @@ func (s *Store) Export(ctx context.Context, begin func(map[store.Kind]int) error
 			return store.Record{Message: &m}, err
 		}},
 		{exportAudit, func(sc scan) (store.Record, error) {
-			r, err := scanAudit(sc)
+			r, err := rows.AuditRecord(sc)
 			return store.Record{Audit: &r}, err
 		}},
 	} {
@@ -206,7 +206,7 @@ func (t *tx) importRecord(r store.Record) error {
 		m := r.Message
 		t.exec(nil, `INSERT INTO messages (operation, seq, time, text) VALUES ($1, $2, $3, $4)`, m.Operation, m.Message.Seq, rows.Column(m.Message.Time), m.Message.Text)
 	case store.KindAudit:
-		list, err := auditRows([]store.AuditRecord{*r.Audit}, rows.Column)
+		list, err := rows.AuditRows([]store.AuditRecord{*r.Audit}, rows.Column)
 		if err != nil {
 			return err
 		}

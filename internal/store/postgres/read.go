@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"strconv"
 	"strings"
 
 	"github.com/radial-project/radial/internal/core"
@@ -11,39 +10,6 @@ import (
 	"github.com/radial-project/radial/internal/store/rows"
 	"github.com/radial-project/radial/internal/store/rules"
 )
-
-// where collects conditions and their values; a "?" in a condition stands for
-// the next value.
-type where struct {
-	conditions []string
-	args       []any
-}
-
-func (w *where) add(condition string, values ...any) {
-	for _, v := range values {
-		w.args = append(w.args, v)
-		condition = strings.Replace(condition, "?", "$"+strconv.Itoa(len(w.args)), 1)
-	}
-	w.conditions = append(w.conditions, condition)
-}
-
-// String is the WHERE clause, empty without conditions.
-func (w *where) String() string {
-	if len(w.conditions) == 0 {
-		return ""
-	}
-	return " WHERE " + strings.Join(w.conditions, " AND ")
-}
-
-// limit is a LIMIT clause for a page and one row more, which tells whether there
-// is a next page.
-func (w *where) limit(n int) string {
-	if n <= 0 {
-		return ""
-	}
-	w.args = append(w.args, n+1)
-	return " LIMIT $" + strconv.Itoa(len(w.args))
-}
 
 // Get implements [store.Reader].
 func (s *Store) Get(ctx context.Context, id core.ID) (core.Resource, *core.Operation, error) {
@@ -113,10 +79,11 @@ func (s *Store) OutputsOf(ctx context.Context, ids []core.ID) (map[string][]core
 // key after the page before: what is written meanwhile neither moves a row to
 // another page nor hides one.
 func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
-	w := listWhere(q)
-	text := `SELECT ` + rows.ResourceColumns + ` FROM resources r` + w.String() + ` ORDER BY r.key` + w.limit(q.Limit)
+	w := &rows.Where{Dialect: rows.Postgres}
+	rows.WhereListed(q, w)
+	text := `SELECT ` + rows.ResourceColumns + ` FROM resources r` + w.String() + ` ORDER BY r.key` + w.Limit(q.Limit)
 	var page store.Page
-	err := s.read(ctx, text, w.args, func(sc scan) error {
+	err := s.read(ctx, text, w.Args, func(sc scan) error {
 		if q.Limit > 0 && len(page.Resources) == q.Limit {
 			page.Next = page.Resources[q.Limit-1].ID.Key()
 			return nil
@@ -133,40 +100,6 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 		return store.Page{}, err
 	}
 	return page, nil
-}
-
-// listWhere is the condition of a query.
-func listWhere(q store.Query) *where {
-	w := &where{}
-	if !q.Application.IsZero() {
-		w.add(`r.application_key = ?`, q.Application.Key())
-	}
-	if !q.Environment.IsZero() {
-		w.add(`r.environment_key = ?`, q.Environment.Key())
-	}
-	if q.SealedBefore != 0 {
-		w.add(`r.keyset < ?`, q.SealedBefore)
-	}
-	group, plane := strings.ToLower(store.TypeGroup), strings.ToLower(store.TypePlane)
-	rowType := strings.ToLower(q.Type)
-	if q.Type != "" {
-		w.add(`r.type = ?`, rowType)
-	} else {
-		w.add(`r.type NOT IN (?, ?)`, group, plane)
-	}
-	if !q.Scope.IsZero() {
-		from, to := rules.Below(q.Scope.Key())
-		w.add(`r.key < ?`, to)
-		if rowType == group || rowType == plane { // a scope matches itself; "-" sorts before "/"
-			w.add(`r.key >= ? AND (r.key > ? OR r.key = ?)`, q.Scope.Key(), from, q.Scope.Key())
-		} else {
-			w.add(`r.key > ?`, from)
-		}
-	}
-	if q.After != "" {
-		w.add(`r.key > ?`, q.After)
-	}
-	return w
 }
 
 // Graph implements [store.Reader]: one statement, and so one snapshot, however

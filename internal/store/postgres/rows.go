@@ -1,8 +1,11 @@
 package postgres
 
-import "strconv"
+import (
+	"strconv"
 
-// scan reads the columns of the current row.
-type scan func(into ...any) error
+	"github.com/radial-project/radial/internal/store/rows"
+)
+
+type scan = rows.Scan
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

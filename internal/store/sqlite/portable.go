@@ -22,7 +22,7 @@ const (
 		FROM resources r ORDER BY r.key`
 	exportOperations = `SELECT ` + rows.OperationColumns + ` FROM operations o ORDER BY o.row`
 	exportMessages   = `SELECT m.operation, m.seq, m.time, m.text FROM messages m ORDER BY m.operation, m.seq`
-	exportAudit      = `SELECT ` + auditColumns + ` FROM audit a ORDER BY a.seq`
+	exportAudit      = `SELECT ` + rows.AuditColumns + ` FROM audit a ORDER BY a.seq`
 	countAll         = `SELECT (SELECT count(*) FROM versions), (SELECT count(*) FROM manifests), (SELECT count(*) FROM resources),
 		(SELECT count(*) FROM operations), (SELECT count(*) FROM messages), (SELECT count(*) FROM audit)`
 )
@@ -50,7 +50,7 @@ func (s *Store) Export(ctx context.Context, begin func(map[store.Kind]int) error
 		read func(scan) (store.Record, error)
 	}{
 		{selectVersions + ` ORDER BY version`, func(sc scan) (store.Record, error) {
-			k, err := scanKeyset(sc)
+			k, err := rows.Keyset(sc)
 			return store.Record{Keyset: &k}, err
 		}},
 		{`SELECT namespace, manifest FROM manifests ORDER BY namespace`, func(sc scan) (store.Record, error) {
@@ -75,7 +75,7 @@ func (s *Store) Export(ctx context.Context, begin func(map[store.Kind]int) error
 			return store.Record{Message: &m}, err
 		}},
 		{exportAudit, func(sc scan) (store.Record, error) {
-			r, err := scanAudit(sc)
+			r, err := rows.AuditRecord(sc)
 			return store.Record{Audit: &r}, err
 		}},
 	} {
@@ -192,7 +192,7 @@ func (t *tx) importRecord(r store.Record) (err error) {
 	case store.KindAudit:
 		a := *r.Audit
 		var list string
-		if list, err = auditRows([]store.AuditRecord{a}, rows.Column); err == nil {
+		if list, err = rows.AuditRows([]store.AuditRecord{a}, rows.Column); err == nil {
 			_, err = t.exec(insertAudit, list)
 		}
 	default:

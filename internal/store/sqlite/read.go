@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"strings"
 
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/store"
@@ -122,14 +121,11 @@ func (s *Store) OutputsOf(ctx context.Context, ids []core.ID) (map[string][]core
 // key after the page before: what is written meanwhile neither moves a row to
 // another page nor hides one.
 func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
-	where, args := listWhere(q)
-	text := `SELECT ` + rows.ResourceColumns + ` FROM resources r WHERE ` + where + ` ORDER BY r.key`
-	if q.Limit > 0 {
-		text += ` LIMIT ?`
-		args = append(args, q.Limit+1) // one more tells whether there is a next page
-	}
+	w := &rows.Where{Dialect: rows.SQLite}
+	rows.WhereListed(q, w)
+	text := `SELECT ` + rows.ResourceColumns + ` FROM resources r` + w.String() + ` ORDER BY r.key` + w.Limit(q.Limit)
 	var page store.Page
-	err := s.readRows(ctx, text, args, func(sc scan) error {
+	err := s.readRows(ctx, text, w.Args, func(sc scan) error {
 		if q.Limit > 0 && len(page.Resources) == q.Limit {
 			page.Next = page.Resources[q.Limit-1].ID.Key()
 			return nil
@@ -146,53 +142,4 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 		return store.Page{}, err
 	}
 	return page, nil
-}
-
-// listWhere is the condition of a query. A plus before a column keeps the
-// planner from its index, so that the narrowest of those that apply is walked.
-func listWhere(q store.Query) (string, []any) {
-	var where []string
-	var args []any
-	add := func(cond string, values ...any) {
-		where = append(where, cond)
-		args = append(args, values...)
-	}
-	rowType := strings.ToLower(q.Type)
-	scopes := rowType == strings.ToLower(store.TypeGroup) || rowType == strings.ToLower(store.TypePlane)
-	hint := ""
-	if !q.Application.IsZero() {
-		add(`r.application_key = ?`, q.Application.Key())
-		hint = "+"
-	}
-	if !q.Environment.IsZero() {
-		add(hint+`r.environment_key = ?`, q.Environment.Key())
-		hint = "+"
-	}
-	if q.SealedBefore != 0 {
-		add(`r.keyset < ?`, q.SealedBefore)
-	}
-	switch {
-	case q.Type != "":
-		add(hint+`r.type = ?`, rowType)
-	default:
-		add(`+r.type NOT IN (?, ?)`, strings.ToLower(store.TypeGroup), strings.ToLower(store.TypePlane))
-	}
-	// One lower bound only: SQLite walks an index from the first it is given,
-	// and would walk all pages before this one again.
-	low := q.After
-	if !q.Scope.IsZero() {
-		from, to := rules.Below(q.Scope.Key())
-		add(`r.key < ?`, to)
-		switch {
-		case low > from:
-		case scopes && low == "": // a scope matches itself; "-" sorts before "/"
-			add(`r.key >= ? AND (r.key > ? OR r.key = ?)`, q.Scope.Key(), from, q.Scope.Key())
-		default:
-			low = from
-		}
-	}
-	if low != "" {
-		add(`r.key > ?`, low)
-	}
-	return strings.Join(where, ` AND `), args
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/radial-project/radial/internal/store/rows"
 )
 
-// scan reads the columns of the current row.
-type scan func(into ...any) error
+type scan = rows.Scan
 
 // eachRow runs a query and calls each for every row of its answer.
 func eachRow(ctx context.Context, st *sql.Stmt, args []any, each func(scan) error) (err error) {
