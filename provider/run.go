@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
+	"github.com/radial-project/radial/internal/apitime"
 )
 
 // Options are what [Run] runs with.
@@ -42,7 +43,8 @@ type Options struct {
 	HealthListen, MetricsListen string
 	// Log is silent unless set.
 	Log *slog.Logger
-	// Now is time.Now unless set.
+	// Now is this machine's clock: time.Now unless set. Where the API server's
+	// stands otherwise, that one counts.
 	Now func() time.Time
 	// Recheck is how often what is answered is looked at again (C-151); 10
 	// minutes unless set. SyncInterval is the same for synced secrets: 30
@@ -131,6 +133,11 @@ func Run(ctx context.Context, o Options) error {
 		// fairness shares it out.
 		config.QPS = -1
 	}
+	// Graces are counted by the API server's clock: the next process may run on
+	// a node whose own is another (C-124).
+	clock := apitime.New(o.Now)
+	config.Wrap(clock.Wrap)
+	o.Now = clock.Now
 	config.UserAgent = strings.ReplaceAll(o.Cloud.Version(), " ", "/")
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/radial-project/radial/internal/apitime"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/service"
 )
@@ -39,6 +40,9 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	// Bounds count from when the API server wrote something, by its clock (C-113).
+	clock := apitime.New(nil)
+	cfg.Wrap(clock.Wrap)
 	scheme := runtime.NewScheme()
 	if err := service.AddToScheme(scheme); err != nil {
 		return err
@@ -56,7 +60,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("cannot start: %w", err)
 	}
-	if err := service.Setup(mgr, service.Options{Settings: c.settings, Log: log}); err != nil {
+	if err := service.Setup(mgr, service.Options{Settings: c.settings, Log: log, Now: clock.Now}); err != nil {
 		return err
 	}
 	if err := probes(mgr); err != nil {

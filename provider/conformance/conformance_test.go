@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -50,6 +51,12 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	flag.Parse()
+	// What runs here waits for graces and processes more than it computes.
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", "4")
+	}
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	clustertest.Main(m)
@@ -72,7 +79,7 @@ func TestExternal_C136_C137_C138_C139(t *testing.T) {
 	if *external == "" {
 		t.Skip("-external names no kubeconfig")
 	}
-	w, err := externalWorld(os.LookupEnv)
+	w, err := externalWorld(*external, os.LookupEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +106,7 @@ func TestExternal_C136_C137_C138_C139(t *testing.T) {
 }
 
 // externalWorld reads what an installation is from the environment.
-func externalWorld(lookup func(string) (string, bool)) (*World, error) {
+func externalWorld(kubeconfig string, lookup func(string) (string, bool)) (*World, error) {
 	var missing []string
 	value := func(name string, needed bool) string {
 		v, ok := lookup(name)
@@ -122,7 +129,7 @@ func externalWorld(lookup func(string) (string, bool)) (*World, error) {
 			return nil, fmt.Errorf("-unimplemented: %q is no kind", k)
 		}
 	}
-	c, err := clientcmd.BuildConfigFromFlags("", *external)
+	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +140,7 @@ func externalWorld(lookup func(string) (string, bool)) (*World, error) {
 func TestExternalNeedsVariables_C139(t *testing.T) {
 	all := map[string]string{"ANKKA_CLOUD_PROVIDER": "p", "ANKKA_CLOUD_ACCOUNT": "a", "ANKKA_CLOUD_LOCATION": "l"}
 	for name := range all {
-		_, err := externalWorld(func(n string) (string, bool) { v, ok := all[n]; return v, ok && n != name })
+		_, err := externalWorld("", func(n string) (string, bool) { v, ok := all[n]; return v, ok && n != name })
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("without %s: %v", name, err)
 		}
@@ -166,6 +173,8 @@ type running struct {
 	logs    buffer
 	cancel  context.CancelFunc
 	ended   chan error
+	// restarted is called between the end of a process and the next one's start.
+	restarted func()
 }
 
 type buffer struct {
@@ -216,6 +225,13 @@ var worlds atomic.Int64
 // scenarios need to try it.
 func world(t *testing.T, lie string, change ...func(*provider.Options)) *World {
 	t.Helper()
+	w, _ := run(t, lie, change...)
+	return w
+}
+
+// run is world with what runs.
+func run(t *testing.T, lie string, change ...func(*provider.Options)) (*World, *running) {
+	t.Helper()
 	in := install(t)
 	// A name of its own: what another test's provider was asked is not this one's.
 	name := fmt.Sprintf("scripted-%d", worlds.Add(1))
@@ -251,13 +267,17 @@ func world(t *testing.T, lie string, change ...func(*provider.Options)) *World {
 			if err := r.stop(); err != nil {
 				return err
 			}
+			if r.restarted != nil {
+				r.restarted()
+			}
 			r.start(context.Background())
 			return nil
-		}}}
+		}}}, r
 }
 
 // The honest scripted provider does all that the contract wants.
 func TestScripted_C10_C132_C134_C135(t *testing.T) {
+	t.Parallel()
 	w := world(t, "")
 	results := Run(t.Context(), w, Scenarios())
 	text, err := Report(w, results)
@@ -277,6 +297,7 @@ func TestScripted_C10_C132_C134_C135(t *testing.T) {
 // What a provider sends to the API server in all, under its own token: the
 // requests and their status, and Secrets that it makes or patches.
 func TestCallsOfAProvider_C5_C115(t *testing.T) {
+	t.Parallel()
 	w := world(t, "")
 	Run(t.Context(), w, credentialScenarios()[:3])
 	seen := map[string]int{}
@@ -307,12 +328,11 @@ func TestCallsOfAProvider_C5_C115(t *testing.T) {
 // The suite as it runs against a provider of which it has neither records nor
 // script: it passes, and says which steps it could not take.
 func TestScriptedFromOutside_C136_C137_C138(t *testing.T) {
+	t.Parallel()
 	w := world(t, "")
 	s := w.Settings
-	*external = install(t).Kubeconfig
-	defer func() { *external = "" }()
 	vars := map[string]string{"ANKKA_CLOUD_PROVIDER": s.Provider, "ANKKA_CLOUD_ACCOUNT": s.Account, "ANKKA_CLOUD_LOCATION": s.Location, "ANKKA_CLOUD_KMS_KEY": s.KMSKey}
-	outside, err := externalWorld(func(n string) (string, bool) { v, ok := vars[n]; return v, ok })
+	outside, err := externalWorld(install(t).Kubeconfig, func(n string) (string, bool) { v, ok := vars[n]; return v, ok })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,6 +359,7 @@ func TestScriptedFromOutside_C136_C137_C138(t *testing.T) {
 // Each dishonest provider is named by a scenario, and by the rule that it
 // breaks.
 func TestLiars(t *testing.T) {
+	t.Parallel()
 	for lie, caught := range map[string]struct{ scenario, rule string }{
 		scripted.LieStaleCopy:         {"a credential is offered once, however often it is asked for", "C-95"},
 		scripted.LieReadsSecret:       {"a credential is offered once, however often it is asked for", "C-5"},
@@ -357,7 +378,7 @@ func TestLiars(t *testing.T) {
 		t.Run(lie+" "+strings.Replace(caught.rule, "C-", "C", 1), func(t *testing.T) {
 			t.Parallel()
 			w := world(t, lie)
-			w.Limit = 8 * time.Second
+			w.Limit = 15 * time.Second
 			var one []Scenario
 			for _, s := range Scenarios() {
 				if s.Name == caught.scenario {
@@ -368,7 +389,11 @@ func TestLiars(t *testing.T) {
 			if len(results) != 1 {
 				t.Fatalf("there is no scenario %q", caught.scenario)
 			}
-			if r := results[0]; r.Verdict != Failed || !strings.Contains("\n"+strings.Join(r.Failures, "\n"), "\n"+caught.rule+":") {
+			// That nothing was answered in time names nobody: a slow machine does that.
+			named := slices.ContainsFunc(results[0].Failures, func(f string) bool {
+				return strings.HasPrefix(f, caught.rule+":") && !strings.Contains(f, "is not answered; it says")
+			})
+			if r := results[0]; r.Verdict != Failed || !named {
 				t.Errorf("the liar is not named: %s is %s, with %q", r.Name, r.Verdict, r.Failures)
 			} else {
 				t.Logf("named by %q: %q", r.Name, r.Failures)
@@ -377,5 +402,29 @@ func TestLiars(t *testing.T) {
 	}
 	if n := len(scripted.Lies()); n < 6 {
 		t.Errorf("%d lies", n)
+	}
+}
+
+// A provider that restarts on a node whose clock is an hour ahead, or behind,
+// ends the credential before when its grace is over, and not by that clock.
+func TestSkewedClock_C124_C125_C126(t *testing.T) {
+	t.Parallel()
+	for name, off := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var skew atomic.Int64
+			w, r := run(t, "", func(o *provider.Options) {
+				o.Now = func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }
+			})
+			r.restarted = func() { skew.Store(int64(off)) }
+			for _, s := range credentialScenarios() {
+				if s.Name != "a provider that restarts still ends the credential before" {
+					continue
+				}
+				if r := w.one(t.Context(), s); r.Verdict != Passed {
+					t.Errorf("%s: %q", r.Verdict, r.Failures)
+				}
+			}
+		})
 	}
 }

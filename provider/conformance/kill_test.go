@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -319,62 +321,98 @@ func (s *stage) play(t *testing.T) []string {
 	return s.points
 }
 
-// The provider is killed at every cloud call and every API write of issue,
-// rotation and ending, before it is carried out and after.
-func TestKilled_C95_C124_C125_C126_C144(t *testing.T) {
-	var points []string
-	t.Run("undisturbed", func(t *testing.T) { points = newStage(t, -1).play(t) })
-	if t.Failed() {
-		return
-	}
-	if len(points) < 30 {
-		t.Fatalf("%d points: %q", len(points), points)
-	}
-	t.Run("killed", func(t *testing.T) {
-		slots := make(chan struct{}, 4)
-		for i, what := range points {
-			t.Run(fmt.Sprintf("%02d %s", i, what), func(t *testing.T) {
-				t.Parallel()
-				slots <- struct{}{}
-				defer func() { <-slots }()
-				newStage(t, i).play(t)
-			})
+// all says that every point is taken, and not a sample of them.
+func all() bool { return os.Getenv("RADIAL_FAULT") == "all" }
+
+// sample is n of the points whose name starts with prefix, or all of them. It is
+// drawn by RADIAL_SEED, and otherwise by the time; the log says how to have it
+// again.
+func sample(t *testing.T, points []string, prefix string, n int) []int {
+	t.Helper()
+	var out []int
+	for i, what := range points {
+		if strings.HasPrefix(what, prefix) {
+			out = append(out, i)
 		}
-	})
-	t.Logf("%d points", len(points))
+	}
+	if all() {
+		return out
+	}
+	seed, err := strconv.ParseUint(os.Getenv("RADIAL_SEED"), 10, 64)
+	if err != nil {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("RADIAL_SEED=%d takes %d of %d points; RADIAL_FAULT=all takes all", seed, min(n, len(out)), len(out))
+	rand.New(rand.NewPCG(seed, 1)).Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out[:min(n, len(out))]
 }
 
-// The answer to every write of the API server, and to every call of the cloud,
-// is lost in turn while the process lives: it knows what it has made, so that
-// nothing is issued again but where the cloud's own answer was lost.
-func TestAnswersLost_C94_C95_C144(t *testing.T) {
-	var points []string
-	t.Run("undisturbed", func(t *testing.T) { points = newStage(t, -1).play(t) })
-	if t.Failed() {
-		return
-	}
-	t.Run("lost", func(t *testing.T) {
-		slots := make(chan struct{}, 4)
-		for i, what := range points {
-			if !strings.HasPrefix(what, "after ") {
-				continue
-			}
-			t.Run(fmt.Sprintf("%02d %s", i, what), func(t *testing.T) {
-				t.Parallel()
-				slots <- struct{}{}
-				defer func() { <-slots }()
-				s := newStage(t, i)
-				s.lose, s.name = true, fmt.Sprintf("lose-%d", i)
-				s.world.Settings.Provider = s.name
-				s.play(t)
-			})
+// slots bounds how many plays run at once.
+var slots = make(chan struct{}, 4)
+
+// undisturbed plays without a fault, once for all tests, and answers the points
+// that every play comes by.
+var undisturbed struct {
+	sync.Mutex
+	points []string
+}
+
+func pointsOf(t *testing.T) []string {
+	t.Helper()
+	undisturbed.Lock()
+	defer undisturbed.Unlock()
+	if undisturbed.points == nil {
+		points := newStage(t, -1).play(t)
+		if t.Failed() {
+			t.FailNow()
 		}
-	})
+		if len(points) < 30 {
+			t.Fatalf("%d points: %q", len(points), points)
+		}
+		undisturbed.points = points
+	}
+	return undisturbed.points
+}
+
+// The provider is killed at cloud calls and API writes of issue, rotation and
+// ending, before each is carried out and after: at every one with
+// RADIAL_FAULT=all.
+func TestKilled_C95_C124_C125_C126_C144(t *testing.T) {
+	t.Parallel()
+	points := pointsOf(t)
+	for _, i := range sample(t, points, "", 6) {
+		t.Run(fmt.Sprintf("%02d %s", i, points[i]), func(t *testing.T) {
+			t.Parallel()
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			newStage(t, i).play(t)
+		})
+	}
+}
+
+// The answer to a write of the API server, or to a call of the cloud, is lost
+// while the process lives: it knows what it has made, so that nothing is issued
+// again but where the cloud's own answer was lost.
+func TestAnswersLost_C94_C95_C144(t *testing.T) {
+	t.Parallel()
+	points := pointsOf(t)
+	for _, i := range sample(t, points, "after ", 3) {
+		t.Run(fmt.Sprintf("%02d %s", i, points[i]), func(t *testing.T) {
+			t.Parallel()
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			s := newStage(t, i)
+			s.lose, s.name = true, fmt.Sprintf("lose-%d", i)
+			s.world.Settings.Provider = s.name
+			s.play(t)
+		})
+	}
 }
 
 // A request that is applied a hundred times, while the provider is restarted
 // gracefully, is issued one credential.
 func TestGracefulRestarts_C94_C95(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, -1)
 	s.start()
 	x := &T{World: s.world, ctx: t.Context(), scenario: Scenario{Rules: []string{"C-95"}}}
@@ -411,6 +449,7 @@ func TestGracefulRestarts_C94_C95(t *testing.T) {
 // Two providers that serve the same requests at once, as by an accident of a
 // rollout, leave one credential, which is the one in the Secret.
 func TestTwoAtOnce_C93_C144(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, -1)
 	s.start()
 	s.start()

@@ -115,6 +115,7 @@ func TestAccountFile_C134(t *testing.T) {
 // The process is alive, ready once it has read the requests, measures with
 // bounded labels, and ends with 0 on SIGTERM.
 func TestProcess_Health(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, -1)
 	address := func() string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -305,7 +305,7 @@ func foreign(t *T) {
 		}
 	}
 	// The widening: a workload or a Recipe of the project asks for itself.
-	w := subject{v1alpha1.Subject{Project: p, Service: "adopted"}, reference("apps/v1", "Deployment", "adopted", "00000000-0000-0000-0000-00000000000a")}
+	w := t.workload(p, "adopted")
 	r = t.identity(w)
 	r.owner.BlockOwnerDeletion = nil
 	t.apply(r)

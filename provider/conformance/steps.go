@@ -143,6 +143,20 @@ func (t *T) service(project, name string) subject {
 	return subject{v1alpha1.Subject{Project: project, Service: name}, reference(v1alpha1.GroupVersion.String(), v1alpha1.AnkkaServiceKind, name, s.UID)}
 }
 
+// workload makes a Deployment of no instances in a project's namespace, as one
+// that is adopted there. It is real: what an owner that is none owns is collected.
+func (t *T) workload(project, name string) subject {
+	labels := map[string]any{"app": name}
+	d := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": name, "namespace": v1alpha1.Namespace(project)},
+		"spec": map[string]any{"replicas": int64(0), "selector": map[string]any{"matchLabels": labels}, "template": map[string]any{
+			"metadata": map[string]any{"labels": labels},
+			"spec":     map[string]any{"containers": []any{map[string]any{"name": "c", "image": "registry.invalid/none"}}}}},
+	}}
+	t.must(t.Client.Create(t.ctx, d))
+	return subject{v1alpha1.Subject{Project: project, Service: name}, reference("apps/v1", "Deployment", name, d.GetUID())}
+}
+
 // itself is a project as a subject.
 func (t *T) itself(project string) subject {
 	p := &v1alpha1.AnkkaProject{}
