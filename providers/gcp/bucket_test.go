@@ -239,6 +239,27 @@ func TestRefusedBucket_C100_C149(t *testing.T) {
 	}
 }
 
+// What somebody changes between the look and the change is not written over.
+func TestChangedMeanwhile_G8(t *testing.T) {
+	b := newBench(t, fakegoogle.Options{})
+	r := b.request("shop", "reports")
+	a := b.ask(r)
+	if _, _, err := b.cloud.EnsureBucket(t.Context(), r, a); err != nil {
+		t.Fatal(err)
+	}
+	b.fake.Hook(func(c fakegoogle.Call, after bool) bool {
+		if c.Op == "storage.buckets.update" && !after {
+			b.fake.ChangeBucket(a.Name, map[string]any{"retentionPolicy": map[string]any{"retentionPeriod": "3600"}})
+		}
+		return false
+	})
+	a.Versioning = true
+	_, _, err := b.cloud.EnsureBucket(t.Context(), r, a)
+	b.want(err, v1alpha1.PhaseWaiting, "changed by somebody else")
+	_, _, err = b.cloud.EnsureBucket(t.Context(), r, a)
+	b.want(err, v1alpha1.PhaseFailed, "retention policy")
+}
+
 // The key reaches its bucket and no other, its bucket lets in nobody else, and
 // after its end it reaches nothing.
 func TestKey_C72_C78_C119_C126(t *testing.T) {

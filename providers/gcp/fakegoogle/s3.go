@@ -199,7 +199,10 @@ func (f *Fake) Bucket(name string) map[string]any {
 func (f *Fake) ChangeBucket(name string, patch map[string]any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.buckets[name].doc = merge(f.buckets[name].doc, patch)
+	doc := merge(f.buckets[name].doc, patch)
+	n, _ := strconv.Atoi(str(doc["metageneration"]))
+	doc["metageneration"] = strconv.Itoa(n + 1)
+	f.buckets[name].doc = doc
 }
 
 // Granted are the members of a bucket's policy by role.

@@ -3,8 +3,10 @@ package installation
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -141,6 +143,25 @@ func TestRender_C38_C39_C42_C148(t *testing.T) {
 	s, err := provider.LoadSettings("gcp", func(name string) (string, bool) { v, ok := env[name]; return v, ok })
 	if err != nil || s.Account != "acme-production" || s.Installation == "" || s.RotationGrace.Minutes() != 90 {
 		t.Errorf("C-148: %+v, %v", s, err)
+	}
+}
+
+// The operator's program and the platform's have nothing of Google's in them.
+func TestOwnModule_C1_C40(t *testing.T) {
+	out, err := exec.Command("go", "list", "-C", "../../..", "-deps", "./cmd/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deps := strings.Fields(string(out))
+	for _, d := range deps {
+		for _, of := range []string{"google.golang.org/api/", "cloud.google.com/", "golang.org/x/oauth2/google", "github.com/radial-project/radial/providers/"} {
+			if strings.HasPrefix(d, of) {
+				t.Errorf("C-40: a program of the platform holds %s", d)
+			}
+		}
+	}
+	if !slices.Contains(deps, "github.com/radial-project/radial/cmd/radial-operator") {
+		t.Error("the operator is not among the programs")
 	}
 }
 
