@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -132,8 +133,14 @@ func (c *cluster) remove(ctx context.Context, r schema.GroupVersionResource, nam
 	}
 }
 
-// setSecret merges entries into a project secret; nil removes one. What comes
-// back holds no value.
+// errForeignSecret is that a Secret of the name stands there and is not the
+// project's: of a chart, say, that is deployed beside its services.
+func errForeignSecret(project, name string) error {
+	return core.Errorf(core.CodeConflict, "a Secret named %s exists in namespace %s and is not the project's: choose another name", name, v1alpha1.Namespace(project)).WithTarget(name)
+}
+
+// setSecret merges entries into a project secret; nil removes one. One that is
+// not the project's is left alone. What comes back holds no value.
 func (c *cluster) setSecret(ctx context.Context, project, name string, entries map[string]*string) error {
 	at := c.metadata.Resource(secrets).Namespace(v1alpha1.Namespace(project))
 	labels := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelProject: project}
@@ -151,8 +158,20 @@ func (c *cluster) setSecret(ctx context.Context, project, name string, entries m
 	if err != nil {
 		return err
 	}
+	// No Secret can be read. A patch that tests and changes nothing tells whose
+	// this one is.
+	mine, err := json.Marshal([]map[string]any{{"op": "test", "path": "/metadata/labels/" + strings.ReplaceAll(v1alpha1.LabelProject, "/", "~1"), "value": project}})
+	if err != nil {
+		return err
+	}
 	for range 3 {
-		_, err = at.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		_, err = at.Patch(ctx, name, types.JSONPatchType, mine, metav1.PatchOptions{FieldManager: fieldManager})
+		switch {
+		case apierrors.IsInvalid(err):
+			return errForeignSecret(project, name)
+		case err == nil:
+			_, err = at.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		}
 		if !apierrors.IsNotFound(err) {
 			return withoutValues(err)
 		}
