@@ -280,30 +280,24 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// childHold leases an operation for an hour and waits to be killed.
-func childHold(dsn string) {
-	ctx := context.Background()
-	s, err := postgres.Open(ctx, dsn, postgres.Options{})
+// childHold leases an operation and waits to be killed.
+func childHold(dsn string) error {
+	s, err := postgres.Open(context.Background(), dsn, postgres.Options{})
 	if err != nil {
-		fail(err)
+		return err
 	}
-	ls, err := s.Lease(ctx, store.Lease{Worker: "doomed", Max: 1, Now: crashTime, Until: crashTime.Add(time.Hour)})
-	if err != nil || len(ls) != 1 {
-		fail(fmt.Errorf("leased %d: %w", len(ls), err))
-	}
-	fmt.Println("holding", ls[0].Operation.Fence)
-	select {}
+	return storetest.Hold(context.Background(), s, crashTime)
 }
 
 // childWrite writes until it is killed.
-func childWrite(dsn string) {
+func childWrite(dsn string) error {
 	s, err := postgres.Open(context.Background(), dsn, postgres.Options{})
 	if err != nil {
-		fail(err)
+		return err
 	}
 	for i := range 20 {
 		if _, err := s.Accept(context.Background(), store.Write{Resource: core.Resource{ID: resource("g", fmt.Sprint("child", i)), State: core.StateSucceeded}, Expect: "*"}); err != nil {
-			fail(err)
+			return err
 		}
 	}
 	fmt.Println("written")
@@ -324,7 +318,7 @@ func TestReplicas_D18(t *testing.T) {
 	}
 	fences := 0
 	for _, role := range []string{"hold", "write"} {
-		cmd := child(t, role, dsn)
+		cmd := storetest.Child(t, role, dsn)
 		stdout, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -337,7 +331,7 @@ func TestReplicas_D18(t *testing.T) {
 			t.Fatalf("the child ended: %v", cmd.Wait())
 		}
 		if role == "hold" {
-			fences = last(lines.Bytes(), "holding")
+			fences = storetest.Last(lines.Bytes(), "holding")
 		}
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)

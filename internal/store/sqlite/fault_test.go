@@ -61,11 +61,11 @@ func TestDiskFull_D43(t *testing.T) {
 	var told atomic.Int64
 	s := open(t, storetest.Dir(dir), storetest.Listener(func(cs []store.Change) { told.Add(int64(len(cs))) }))
 	mustAccept(t, s, plane(), group("before"))
-	before, heard := dump(t, s), told.Load()
+	before, heard := storetest.DumpOf(t, s), told.Load()
 	full.Store(true)
 	_, err := s.Accept(t.Context(), group("during"))
 	wantError(t, err, core.CodeUnavailable, dir, "disk is full", "free space")
-	if got := dump(t, s); got != before {
+	if got := storetest.DumpOf(t, s); got != before {
 		t.Errorf("a write that failed left:\n%s\nbefore it was:\n%s", got, before)
 	}
 	if told.Load() != heard {
