@@ -144,12 +144,12 @@ func (c *Cloud) SecretValues(ctx context.Context, r provider.Request, ids []stri
 			return nil, c.explain(err, secretManager, "secretmanager.versions.access")
 		}
 		if v.Payload == nil {
-			return nil, errors.New("Secret Manager answers no value")
+			return nil, fmt.Errorf("%s answers no value", secretManager)
 		}
 		raw, err := base64.StdEncoding.DecodeString(v.Payload.Data)
 		if err != nil {
 			if raw, err = base64.URLEncoding.DecodeString(v.Payload.Data); err != nil {
-				return nil, errors.New("Secret Manager answers a value that cannot be decoded")
+				return nil, fmt.Errorf("%s answers a value that cannot be decoded", secretManager)
 			}
 		}
 		if sum := v.Payload.DataCrc32c; sum != 0 && strconv.FormatInt(sum, 10) != strconv.FormatUint(uint64(crc32.Checksum(raw, castagnoli)), 10) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -257,5 +258,30 @@ func TestStart_C42_C148(t *testing.T) {
 				t.Errorf("exit %d: %s", code, text)
 			}
 		})
+	}
+}
+
+// The suite by the command that docs/cloud/write-a-provider.md gives, as anybody
+// runs it against a cluster: the same scenarios as above, from outside.
+func TestExternalCommand_C136_C137_C138(t *testing.T) {
+	if os.Getenv("RADIAL_FAULT") != "all" {
+		t.Skip("the suite's scenarios run in TestConformance; RADIAL_FAULT=all runs them by the command too")
+	}
+	s := newStage(t, "gcp", unhurried())
+	s.start()
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-run", "TestExternal_", "./provider/conformance", "-args",
+		"-external="+s.in.Kubeconfig, "-name-prefix=acme", "-keep")
+	cmd.Dir = "../../../.."
+	cmd.Env = append(os.Environ(), "ANKKA_CLOUD_PROVIDER=gcp", "ANKKA_CLOUD_ACCOUNT="+account, "ANKKA_CLOUD_LOCATION="+location, "ANKKA_CLOUD_KMS_KEY="+wrapKey)
+	out, err := cmd.CombinedOutput()
+	text := string(out)
+	if err != nil || !strings.Contains(text, " passed, 0 failed, ") || !strings.Contains(text, "--- PASS: TestExternal_") {
+		t.Errorf("%v\n%s\n%s", err, text, tail(s.output.String()))
+	}
+	if !strings.Contains(text, "step skipped: needs a scripted account") || !strings.Contains(text, "step skipped: how many credentials were issued") {
+		t.Error("C-137, C-138: the report does not say what was skipped")
+	}
+	if len(s.fake.Calls("storage.hmacKeys.create")) < 3 || len(s.fake.Calls("storage.buckets.create")) < 5 {
+		t.Error("C-136: the suite passes without having asked the provider for anything")
 	}
 }
