@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/radial-project/radial/internal/conceal"
+	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/template"
 )
@@ -54,20 +55,9 @@ func New(o EngineOptions) *Engine {
 		o.Now = time.Now
 	}
 	if o.Pause == nil {
-		o.Pause = pause
+		o.Pause = core.Pause
 	}
 	return &Engine{o, keptBytes, mostResources}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }
 
 // Deploy runs a deployment to its end, or until nothing but operations of the

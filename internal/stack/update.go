@@ -37,23 +37,12 @@ func New(o Options) *Manager {
 		o.Now = time.Now
 	}
 	if o.Pause == nil {
-		o.Pause = pause
+		o.Pause = core.Pause
 	}
 	if o.Passes == 0 {
 		o.Passes = 5
 	}
 	return &Manager{o}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }
 
 // Update is one update of a stack.

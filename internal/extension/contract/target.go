@@ -71,7 +71,7 @@ var _ extension.Target = (*Target)(nil)
 // NewTarget makes the target of an extension's configuration.
 func NewTarget(c Carrier, o Options) *Target {
 	if o.Sleep == nil {
-		o.Sleep = sleep
+		o.Sleep = core.Pause
 	}
 	t := &Target{carrier: c, o: o}
 	if len(o.Config)+len(o.Secrets) > 0 {
@@ -79,17 +79,6 @@ func NewTarget(c Carrier, o Options) *Target {
 	}
 	t.values.Add(map[string]any(o.Secrets))
 	return t
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }
 
 // merge puts secrets into a configuration, at any depth.

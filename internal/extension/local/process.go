@@ -118,22 +118,11 @@ func New(o Options) (*Process, error) {
 		o.CallTimeout = CallTimeout
 	}
 	if o.Sleep == nil {
-		o.Sleep = sleep
+		o.Sleep = core.Pause
 	}
 	p := &Process{o: o, log: newLogged(o.Log.With("extension", o.Name)), starting: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }
 
 // Place is the executable, for texts.

@@ -91,24 +91,13 @@ func New(o Options) (*Client, error) {
 		o.Timeout = Timeout
 	}
 	if o.Sleep == nil {
-		o.Sleep = sleep
+		o.Sleep = core.Pause
 	}
 	client.Timeout = 0 // each request has its own
 	// A redirect would take configuration and token to an address that nobody
 	// registered.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{o: o, base: base, http: client}, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }
 
 // CheckURL refuses an address that a client would not take.
