@@ -8,6 +8,7 @@
 package arm
 
 import (
+	"encoding/json"
 	"maps"
 	"net/http"
 	"net/url"
@@ -122,6 +123,16 @@ func (r *Request) URLOf(path string) string {
 		scheme = "https"
 	}
 	return scheme + "://" + r.Host + r.Base + path
+}
+
+// SystemData is what a front door says about who asks; nothing where it says
+// nothing that can be read.
+func (r *Request) SystemData() core.SystemData {
+	var d core.SystemData
+	if header := r.Header.Get("x-ms-arm-resource-system-data"); header != "" && json.Unmarshal([]byte(header), &d) != nil {
+		return core.SystemData{}
+	}
+	return d
 }
 
 // Wait returns how long the client is ready to wait for an answer, by

@@ -174,11 +174,7 @@ func (s *Service) putRoute(w http.ResponseWriter, r *arm.Request) error {
 	if err != nil {
 		return err
 	}
-	var by core.SystemData
-	if header := r.Header.Get("x-ms-arm-resource-system-data"); header != "" {
-		_ = json.Unmarshal([]byte(header), &by) // what cannot be read says nothing
-	}
-	stored, existed, err := s.accept(ctx, a, r.APIVersion, r.Preconditions(), caller(r.Context()), by)
+	stored, existed, err := s.accept(ctx, a, r.APIVersion, r.Preconditions(), caller(r.Context()), r.SystemData())
 	if err != nil {
 		return err
 	}
@@ -319,16 +315,23 @@ func (s *Service) Forget(ctx context.Context, id core.ID) error {
 	return err
 }
 
-func (s *Service) listOperations(w http.ResponseWriter, r *arm.Request) error {
-	id, err := idOf(r, 1)
+// operationsOf are the operations of the deployment that a request names, below
+// which it goes on by so many segments.
+func (s *Service) operationsOf(r *arm.Request, beyond int) (core.ID, []shownOperation, error) {
+	id, err := idOf(r, beyond)
 	if err != nil {
-		return err
+		return core.ID{}, nil, err
 	}
 	stored, _, err := s.load(r.Context(), id)
 	if err != nil {
-		return err
+		return core.ID{}, nil, err
 	}
 	list, err := s.operations(r.Context(), stored)
+	return id, list, err
+}
+
+func (s *Service) listOperations(w http.ResponseWriter, r *arm.Request) error {
+	_, list, err := s.operationsOf(r, 1)
 	if err != nil {
 		return err
 	}
@@ -337,15 +340,7 @@ func (s *Service) listOperations(w http.ResponseWriter, r *arm.Request) error {
 }
 
 func (s *Service) getOperation(w http.ResponseWriter, r *arm.Request) error {
-	id, err := idOf(r, 2)
-	if err != nil {
-		return err
-	}
-	stored, _, err := s.load(r.Context(), id)
-	if err != nil {
-		return err
-	}
-	list, err := s.operations(r.Context(), stored)
+	id, list, err := s.operationsOf(r, 2)
 	if err != nil {
 		return err
 	}

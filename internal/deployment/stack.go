@@ -256,14 +256,6 @@ func activeStack(id core.ID, live *core.Operation) error {
 	return core.Errorf(core.CodeConflict, "deployment stack %s is being changed (operation %s): wait for its end, or cancel it", id, live.ID).WithTarget(id.String())
 }
 
-func systemDataOf(r *arm.Request) core.SystemData {
-	var by core.SystemData
-	if header := r.Header.Get("x-ms-arm-resource-system-data"); header != "" {
-		_ = json.Unmarshal([]byte(header), &by) // what cannot be read says nothing
-	}
-	return by
-}
-
 func (s *Service) putStack(w http.ResponseWriter, r *arm.Request) error {
 	id, err := stackOf(r, 0)
 	if err != nil {
@@ -279,7 +271,7 @@ func (s *Service) putStack(w http.ResponseWriter, r *arm.Request) error {
 	if err != nil {
 		return err
 	}
-	who, by, pre := caller(r.Context()), systemDataOf(r), r.Preconditions()
+	who, by, pre := caller(r.Context()), r.SystemData(), r.Preconditions()
 	for range 8 {
 		stored, live, err := s.o.Store.Get(ctx, id)
 		existed := err == nil

@@ -27,14 +27,7 @@ func request(r *arm.Request) (dynamic.Request, error) {
 	if !id.IsResource() {
 		return dynamic.Request{}, core.Errorf(core.CodeMethodNotAllowed, "The request method '%s' is invalid: %s names a collection, and only a resource can be written.", r.Method, id)
 	}
-	req := dynamic.Request{ID: id, APIVersion: r.APIVersion, Preconditions: r.Preconditions()}
-	if header := r.Header.Get("x-ms-arm-resource-system-data"); header != "" {
-		// What a front door says about the caller; one that cannot be read says nothing.
-		if json.Unmarshal([]byte(header), &req.SystemData) != nil {
-			req.SystemData = core.SystemData{}
-		}
-	}
-	return req, nil
+	return dynamic.Request{ID: id, APIVersion: r.APIVersion, Preconditions: r.Preconditions(), SystemData: r.SystemData()}, nil
 }
 
 // short is the context of the few statements on one row that a request makes.
