@@ -80,6 +80,14 @@ func (s *Service) follow(ctx context.Context) error {
 	if !c.WaitForCacheSync(ctx) {
 		return <-ended
 	}
+	// What was removed while nobody followed is told by no event.
+	kept, err := s.kept(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range kept {
+		queue.Add(k)
+	}
 	for {
 		k, shutdown := queue.Get()
 		if shutdown {
@@ -103,6 +111,27 @@ func (s *Service) follow(ctx context.Context) error {
 			queue.Forget(k)
 		}
 	}
+}
+
+// kept are the objects of all rows that the cluster has taken once.
+func (s *Service) kept(ctx context.Context) ([]key, error) {
+	var out []key
+	for _, t := range []string{TypeProject, TypeService} {
+		rows, err := s.all(ctx, plane(), t)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			st, err := values(r)
+			if err != nil {
+				return nil, err
+			}
+			if project, ok := projectOf(r.ID); ok && (st.ComputedValues[valueGeneration] != nil || st.ComputedValues[valueNamespace] != nil) {
+				out = append(out, key{t == TypeProject, v1alpha1.Namespace(project), r.ID.Name()})
+			}
+		}
+	}
+	return out, nil
 }
 
 // fold brings the rows of one object up to date. busy is the operation that
