@@ -40,6 +40,7 @@ import (
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
+	clustertest.Parallel(4)
 	clustertest.Main(m)
 }
 

@@ -58,6 +58,7 @@ func TestMain(m *testing.M) {
 	}
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
+	clustertest.Parallel(6)
 	clustertest.Main(m)
 }
 

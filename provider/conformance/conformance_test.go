@@ -50,13 +50,7 @@ func TestMain(m *testing.M) {
 		stop()
 		os.Exit(code)
 	}
-	flag.Parse()
-	// What runs here waits for graces and processes more than it computes.
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", "4")
-	}
+	clustertest.Parallel(4)
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	clustertest.Main(m)
