@@ -145,6 +145,11 @@ func TestErrors(t *testing.T) {
 	if s := CodeNameConflict.Status(); s != 409 {
 		t.Errorf("NameConflict is %d", s)
 	}
+	for code, want := range map[Code]int{CodeWrongTarget: 409, CodeScopeGone: 404, CodeCredentialsNeeded: 400} {
+		if s := code.Status(); s != want {
+			t.Errorf("%s has status %d, want %d", code, s, want)
+		}
+	}
 	if s := Code("unheard of").Status(); s != 500 {
 		t.Errorf("unknown code is %d", s)
 	}

@@ -273,6 +273,12 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s took %s", name, took)
 		}
 	}
+	// As many resources as there may be; one more is refused, see TestRefused.
+	wide := make([]string, 800)
+	for i := range wide {
+		wide[i] = strings.Replace(app, `"a"`, fmt.Sprintf(`"a%d"`, i), 2)
+	}
+	p.must(200, "POST", all+"/limit/validate"+version, body(one(strings.Join(wide, ","))))
 	// A template of the greatest length, and one that is longer by a character.
 	fit := func(size int) string {
 		empty := `{` + head + `,"metadata":{"x":""},"resources":{}}`

@@ -85,7 +85,12 @@ func TestKubeConfigAsObject_S39(t *testing.T) {
 			t.Errorf("S-39 as %s: status %d, want %d: %s", kind, a.status, status, a.raw)
 		}
 		if a.status == 201 {
-			p.await(a.header.Get("Azure-AsyncOperation"))
+			end := p.await(a.header.Get("Azure-AsyncOperation"))
+			for _, want := range []string{"cannot be reached", "127.0.0.1:1", `import \"k8s\"`} { // nobody is there
+				if !strings.Contains(end.raw, want) {
+					t.Errorf("an unreachable cluster: no %s in %s", want, end.raw)
+				}
+			}
 		}
 		wantNone(t, "GET", []byte(p.send("GET", all+"/"+kind+version, "").raw), token)
 	}

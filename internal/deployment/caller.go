@@ -32,16 +32,21 @@ func (s *Service) Resources(as As) extension.ResourceAPI {
 	verbs := map[dynamic.Access]auth.Verb{
 		dynamic.AccessRead: auth.Read, dynamic.AccessSecrets: auth.Secrets, dynamic.AccessWrite: auth.Write, dynamic.AccessDelete: auth.Delete,
 	}
-	api := s.o.Provider.API(dynamic.APIOptions{
+	c := &claimed{s: s, stack: as.Stack}
+	c.ResourceAPI = s.o.Provider.API(dynamic.APIOptions{
 		Operation: as.Operation, SystemData: as.SystemData, Ended: s.o.Feed.Operation, Special: s.special,
 		Allow: func(ctx context.Context, a dynamic.Access, id core.ID, properties map[string]any) error {
 			if (IsDeployment(id) || IsStack(id)) && (a == dynamic.AccessWrite || a == dynamic.AccessDelete) {
 				return core.Errorf(core.CodeBadRequest, "%s is a deployment or a stack: it is written and deleted by its own routes, and nested deployments run with the one that holds them", id).WithTarget(id.String())
 			}
-			return s.allow(ctx, as, auth.Act{Verb: verbs[a], ID: id, Properties: properties, Operation: as.Operation})
+			err := s.allow(ctx, as, auth.Act{Verb: verbs[a], ID: id, Properties: properties, Operation: as.Operation})
+			if err == nil && a == dynamic.AccessWrite {
+				err = c.free(ctx, id)
+			}
+			return err
 		},
 	})
-	return &claimed{ResourceAPI: api, s: s, stack: as.Stack}
+	return c
 }
 
 // Resolver finds targets as the caller may use them: what is made with credentials

@@ -65,22 +65,6 @@ type claimed struct {
 	by map[string]core.ID
 }
 
-// Put implements [extension.ResourceAPI].
-func (c *claimed) Put(ctx context.Context, id core.ID, apiVersion string, body map[string]any, patch bool) (map[string]any, string, error) {
-	if err := c.free(ctx, id); err != nil {
-		return nil, "", err
-	}
-	return c.ResourceAPI.Put(ctx, id, apiVersion, body, patch)
-}
-
-// Preview implements [extension.ResourceAPI].
-func (c *claimed) Preview(ctx context.Context, id core.ID, apiVersion string, body map[string]any) (map[string]any, error) {
-	if err := c.free(ctx, id); err != nil {
-		return nil, err
-	}
-	return c.ResourceAPI.Preview(ctx, id, apiVersion, body)
-}
-
 // Delete implements [extension.ResourceAPI]. What another stack manages by now
 // counts as deleted: it is the other's.
 func (c *claimed) Delete(ctx context.Context, id core.ID, apiVersion string) (string, error) {
