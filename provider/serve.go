@@ -373,9 +373,10 @@ func (n *session) fault(ctx context.Context, err error) time.Duration {
 	case errors.As(err, &o):
 	case errors.As(err, &api):
 		// Of the cluster's troubles nothing can be said in the cluster, but
-		// that it refuses the Secret: that is for whoever runs it.
+		// that it refuses the Secret, and will as long as it is the same: that
+		// is for whoever runs it.
 		n.log.Warn("the cluster refuses", "error", scrub(n.secrets.Text(err.Error())))
-		if !apierrors.IsForbidden(api.err) && !apierrors.IsInvalid(api.err) {
+		if !apierrors.IsForbidden(api.err) && !apierrors.IsInvalid(api.err) && !apierrors.IsBadRequest(api.err) && !apierrors.IsRequestEntityTooLargeError(api.err) {
 			return n.retry.When(key)
 		}
 		o = &outcome{phase: v1alpha1.PhaseFailed, text: "the cluster refuses to " + scrub(n.secrets.Text(err.Error()))}

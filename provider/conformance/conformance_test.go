@@ -422,3 +422,24 @@ func TestSkewedClock_C124_C125_C126(t *testing.T) {
 		})
 	}
 }
+
+// What the cluster will not take, however often it is sent, is told: a Secret of
+// more than its limit, by the kind's own check (1 MiB) or before it is read.
+func TestTooLargeForASecret_C70_C100(t *testing.T) {
+	t.Parallel()
+	w := world(t, "")
+	x := &T{World: w, ctx: t.Context(), scenario: Scenario{Rules: []string{"C-70"}}}
+	x.do(func(x *T) {
+		p := x.project()
+		for name, size := range map[string]int{"larger": 2 << 20, "far-larger": 8 << 20} {
+			id := v1alpha1.ProjectSecretID(p, name, "KEY")
+			w.Scripted.Account.SetSecret(id, bytes.Repeat([]byte("k"), size))
+			params, err := v1alpha1.SecretSyncAsk{SecretName: v1alpha1.SyncedSecretName(name), Entries: map[string]string{"KEY": id}, EntryGeneration: 1}.Parameters()
+			x.must(err)
+			x.refused("C-70", x.request(x.itself(p), kSync, params), "the cluster refuses to write Secret "+v1alpha1.SyncedSecretName(name))
+		}
+	})
+	for _, f := range x.failures {
+		t.Error(f)
+	}
+}
