@@ -79,8 +79,18 @@ type Service struct {
 
 	mu sync.Mutex
 	// held are inputs that no store may have, by operation.
-	held map[string]inputs
+	held map[string]kept
 }
+
+// kept are inputs in memory, and since when.
+type kept struct {
+	inputs
+	since time.Time
+}
+
+// heldBefore is how long inputs are held whatever the store says of their
+// operation: they are held before it is accepted.
+const heldBefore = time.Minute
 
 // New makes a service.
 func New(o Options) *Service {
@@ -96,7 +106,7 @@ func New(o Options) *Service {
 	if o.NewID == nil {
 		o.NewID = uuid.NewString
 	}
-	return &Service{o: o, held: map[string]inputs{}}
+	return &Service{o: o, held: map[string]kept{}}
 }
 
 // facts are the properties of a deployment's row: what was asked.
@@ -196,16 +206,37 @@ func readOutcome(r core.Resource) (outcome, error) {
 }
 
 func (s *Service) hold(operation string, in inputs) {
+	s.forgetEnded()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held[operation] = in
+	s.held[operation] = kept{in, s.o.Now()}
+}
+
+// forgetEnded forgets inputs of operations that ended and were not run to that end
+// here: canceled before a worker took them, or run by another process. A kubeConfig
+// has no business in memory after that.
+func (s *Service) forgetEnded() {
+	s.mu.Lock()
+	var old []string
+	for operation, k := range s.held {
+		if s.o.Now().Sub(k.since) > heldBefore {
+			old = append(old, operation)
+		}
+	}
+	s.mu.Unlock()
+	for _, operation := range old {
+		op, err := s.o.Store.Operation(context.Background(), operation)
+		if core.IsCode(err, core.CodeNotFound) || err == nil && op.State.Terminal() {
+			s.forget(operation)
+		}
+	}
 }
 
 func (s *Service) holds(operation string) (inputs, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	in, ok := s.held[operation]
-	return in, ok
+	k, ok := s.held[operation]
+	return k.inputs, ok
 }
 
 func (s *Service) forget(operation string) {

@@ -116,12 +116,6 @@ func (s *scripted) Delete(_ context.Context, r recipe.Request) error {
 	return nil
 }
 
-func (s *scripted) runs() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]string(nil), s.ran...)
-}
-
 // newPlane makes a plane with an environment, and waits for nothing.
 func newPlane(t *testing.T, change ...func(*plane)) *plane {
 	t.Helper()
