@@ -83,19 +83,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 	rows.WhereListed(q, w)
 	text := `SELECT ` + rows.ResourceColumns + ` FROM resources r` + w.String() + ` ORDER BY r.key` + w.Limit(q.Limit)
 	var page store.Page
-	err := s.read(ctx, text, w.Args, func(sc scan) error {
-		if q.Limit > 0 && len(page.Resources) == q.Limit {
-			page.Next = page.Resources[q.Limit-1].ID.Key()
-			return nil
-		}
-		var row rows.Resource
-		if err := sc(row.Columns()...); err != nil {
-			return err
-		}
-		r, err := row.Resource()
-		page.Resources = append(page.Resources, r)
-		return err
-	})
+	err := s.read(ctx, text, w.Args, rows.AddListed(&page, q.Limit))
 	if err != nil {
 		return store.Page{}, err
 	}

@@ -172,3 +172,20 @@ func WhereListed(q store.Query, w *Where) {
 		w.Add(`r.key > ?`, low)
 	}
 }
+
+// AddListed adds rows of ResourceColumns to a page.
+func AddListed(page *store.Page, limit int) func(Scan) error {
+	return func(sc Scan) error {
+		if limit > 0 && len(page.Resources) == limit {
+			page.Next = page.Resources[limit-1].ID.Key()
+			return nil
+		}
+		var row Resource
+		if err := sc(row.Columns()...); err != nil {
+			return err
+		}
+		r, err := row.Resource()
+		page.Resources = append(page.Resources, r)
+		return err
+	}
+}
