@@ -107,6 +107,8 @@ func TestCheck_C74_C78_C101_C102_C103_C143(t *testing.T) {
 		"no owner":                    {changed(identity("reports"), func(r *v1alpha1.CloudResource) { r.OwnerReferences = nil }), "no owner"},
 		"an owner that is none":       {changed(identity("reports"), func(r *v1alpha1.CloudResource) { r.OwnerReferences[0].Controller = nil }), "no owner"},
 		"another service's":           {owned(identity("reports"), v1alpha1.GroupVersion.String(), v1alpha1.AnkkaServiceKind, "other"), "not controlled by"},
+		"another project's":           {owned(asked(v1alpha1.KindIdentity, project, map[string]string{v1alpha1.ParamServiceAccount: "shop.database"}), v1alpha1.GroupVersion.String(), v1alpha1.AnkkaProjectKind, "other"), "not controlled by"},
+		"a project's":                 {asked(v1alpha1.KindIdentity, project, map[string]string{v1alpha1.ParamServiceAccount: "shop.database"}), ""},
 		"a ConfigMap's":               {owned(identity("reports"), "v1", "ConfigMap", "reports"), "not controlled by"},
 		"another group's Recipe":      {owned(identity("reports"), "evil.test/v1", "Recipe", "reports"), "not controlled by"},
 		"another project's namespace": {changed(identity("reports"), func(r *v1alpha1.CloudResource) { r.Namespace = "ankka-other" }), "namespace"},

@@ -3,10 +3,13 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -290,9 +293,30 @@ func TestScripted_C10_C132_C134_C135(t *testing.T) {
 
 // What a provider sends to the API server in all, under its own token: the
 // requests and their status, and Secrets that it makes or patches.
-func TestCallsOfAProvider_C5_C115(t *testing.T) {
+func TestCallsOfAProvider_C5_C115_C145(t *testing.T) {
 	t.Parallel()
-	w := world(t, "")
+	var whole atomic.Int64
+	w := world(t, "", func(o *provider.Options) {
+		o.Config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				res, err := next.RoundTrip(r)
+				if err != nil || !strings.Contains(r.URL.Path, "/secrets") {
+					return res, err
+				}
+				body, err := io.ReadAll(res.Body)
+				_ = res.Body.Close()
+				res.Body = io.NopCloser(bytes.NewReader(body))
+				var o struct {
+					Kind string         `json:"kind"`
+					Data map[string]any `json:"data"`
+				}
+				if json.Unmarshal(body, &o) != nil || o.Kind != "PartialObjectMetadata" && o.Kind != "Status" || len(o.Data) > 0 {
+					whole.Add(1)
+				}
+				return res, err
+			})
+		})
+	})
 	Run(t.Context(), w, credentialScenarios()[:3])
 	seen := map[string]int{}
 	for _, c := range w.Scripted.Audit.Calls("") {
@@ -316,6 +340,9 @@ func TestCallsOfAProvider_C5_C115(t *testing.T) {
 	}
 	for what, n := range seen {
 		t.Errorf("C-5: %d times %s", n, what)
+	}
+	if n := whole.Load(); n > 0 {
+		t.Errorf("C-145: %d answers to writes of Secrets hold more than metadata", n)
 	}
 }
 
