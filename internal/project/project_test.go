@@ -500,7 +500,7 @@ func TestFold_C109_C154(t *testing.T) {
 	if err := h.Admin.Delete(t.Context(), h.service(name, "reports")); err != nil {
 		t.Fatal(err)
 	}
-	got = h.await(name, "reports", func(b map[string]any) bool { return text(b, "status", "lifecycle") == "NotDeployed" })
+	h.await(name, "reports", func(b map[string]any) bool { return text(b, "status", "lifecycle") == "NotDeployed" })
 	h.want(200, "bob", "PUT", at, `{"name":"reports","service":{"image":"x"}}`)
 	h.service(name, "reports")
 	h.remove(name, "reports")

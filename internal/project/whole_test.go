@@ -160,7 +160,6 @@ func TestClusterAway(t *testing.T) {
 type outage struct {
 	away atomic.Bool
 	hits atomic.Int64
-	url  string
 }
 
 func (o *outage) set(away bool) { o.away.Store(away) }

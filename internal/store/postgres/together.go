@@ -152,9 +152,7 @@ const (
 
 var putAll = func() string {
 	columns := make([]string, len(resourceNames))
-	for i, name := range resourceNames {
-		columns[i] = name
-	}
+	copy(columns, resourceNames)
 	columns[implicitAt] += " boolean"
 	columns[keysetAt] += " bigint"
 	return `INSERT INTO resources (` + strings.Join(resourceNames, ", ") + `) SELECT * FROM ` + columnsOf(1, columns...) + ` ` + replaceRow
