@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -192,5 +193,26 @@ func TestCheckVariable_C28(t *testing.T) {
 		if err := CheckSecretReference(name); (err == nil) != ok {
 			t.Errorf("C-141: %s: %v", name, err)
 		}
+	}
+}
+
+// TestOneAccount_C30: a process has one account, read from one variable, and
+// the installation's page says what a second one is.
+func TestOneAccount_C30(t *testing.T) {
+	accounts := 0
+	for _, k := range append(CloudKeys(), ChoiceKeys()...) {
+		if strings.Contains(strings.ToLower(k.ConfigMap+k.Variable), "account") {
+			accounts++
+		}
+	}
+	if accounts != 1 {
+		t.Errorf("C-30: %d settings name an account", accounts)
+	}
+	page, err := os.ReadFile("../../docs/cloud/installation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "is a second installation") {
+		t.Error("C-30: docs/cloud/installation.md does not say what a second account is")
 	}
 }

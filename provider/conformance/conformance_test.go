@@ -273,7 +273,7 @@ func run(t *testing.T, lie string, change ...func(*provider.Options)) (*World, *
 }
 
 // The honest scripted provider does all that the contract wants.
-func TestScripted_C10_C132_C134_C135(t *testing.T) {
+func TestScripted_C10_C18_C132_C134_C135(t *testing.T) {
 	t.Parallel()
 	w := world(t, "")
 	results := Run(t.Context(), w, Scenarios())
@@ -293,7 +293,7 @@ func TestScripted_C10_C132_C134_C135(t *testing.T) {
 
 // What a provider sends to the API server in all, under its own token: the
 // requests and their status, and Secrets that it makes or patches.
-func TestCallsOfAProvider_C5_C115_C145(t *testing.T) {
+func TestCallsOfAProvider_C5_C115_C116_C145(t *testing.T) {
 	t.Parallel()
 	var whole atomic.Int64
 	w := world(t, "", func(o *provider.Options) {
@@ -317,7 +317,11 @@ func TestCallsOfAProvider_C5_C115_C145(t *testing.T) {
 			})
 		})
 	})
-	Run(t.Context(), w, credentialScenarios()[:3])
+	for _, r := range Run(t.Context(), w, credentialScenarios()[:3]) {
+		if r.Verdict != Passed { // the entries of the Secret are C-116's
+			t.Errorf("C-116: %s: %s", r.Name, strings.Join(r.Failures, "; "))
+		}
+	}
 	seen := map[string]int{}
 	for _, c := range w.Scripted.Audit.Calls("") {
 		what := c.Method + " other: " + c.Path

@@ -447,7 +447,7 @@ func (t *T) judge(name string, before, o *v1alpha1.CloudResource) {
 	}
 	if st.Phase.Done() {
 		if !t.forged[name] && (st.Account != t.Settings.Account || st.Location != t.Settings.Location) {
-			t.errorf("C-65", "request %s is %s in account %q and location %q", name, st.Phase, st.Account, st.Location)
+			t.errorf("C-18", "request %s is %s in account %q and location %q", name, st.Phase, st.Account, st.Location)
 		}
 		if err := v1alpha1.CheckOutputs(o.Spec.Kind, st.Outputs); err != nil {
 			t.errorf("C-74", "request %s: %v", name, err)
