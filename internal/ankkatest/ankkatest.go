@@ -72,9 +72,11 @@ var shared struct {
 }
 
 // Start returns the package's cluster. The first call installs, and waits until
-// kinds, grants and policy are in force.
+// kinds, grants and policy are in force. Its tests are long ones
+// ([clustertest.Long]).
 func Start(tb testing.TB) *World {
 	tb.Helper()
+	clustertest.Long(tb)
 	c := clustertest.Start(tb)
 	w := &World{Cluster: c, Admin: Connect(tb, c.Config)}
 	shared.Do(func() { shared.err = w.install(tb.Context()) })

@@ -38,6 +38,7 @@ var shared struct {
 
 func install(t *testing.T) *installed {
 	t.Helper()
+	clustertest.Long(t)
 	c := clustertest.Start(t)
 	admin, err := newClient(c.Config)
 	if err != nil {
