@@ -205,6 +205,7 @@ func (s *session) take(id core.ID, n note) error {
 
 // store writes all documents, and then the notes are not needed any more.
 func (s *session) store() error {
+	s.fold()
 	if s.removed {
 		delete(s.all.Stacks, s.doc.Record.ID.Key())
 	} else if s.doc.Record.State != "" || len(s.doc.Journal) > 0 {
@@ -263,6 +264,40 @@ type session struct {
 	all     file
 	doc     stack.Document
 	removed bool
+	// pending are notes on disk that doc does not have yet: it takes them all at
+	// once, since each time costs a walk over the whole journal.
+	pending []note
+}
+
+// fold takes the notes that are pending into the document.
+func (s *session) fold() {
+	if len(s.pending) == 0 {
+		return
+	}
+	last := map[string]*core.Output{} // nil: dropped
+	var keys []string
+	var drop []core.ID
+	for _, n := range s.pending {
+		for _, id := range n.Drop {
+			drop = append(drop, id)
+			last[id.Key()] = nil
+		}
+		for i := range n.Put {
+			key := n.Put[i].ID.Key()
+			if last[key] == nil {
+				keys = append(keys, key)
+			}
+			last[key] = &n.Put[i]
+		}
+	}
+	var put []core.Output
+	for _, key := range keys {
+		if o := last[key]; o != nil {
+			put = append(put, *o)
+			last[key] = nil // one that was dropped in between stands in keys twice
+		}
+	}
+	s.doc.Journal, s.pending = stack.Noted(s.doc.Journal, put, drop), nil
 }
 
 func (s *session) Context() context.Context { return s.ctx }
@@ -276,6 +311,7 @@ func (s *session) Record() stack.Record {
 func (s *session) Journal() []core.Output {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.fold()
 	return slices.Clone(s.doc.Journal)
 }
 
@@ -283,7 +319,8 @@ func (s *session) Journal() []core.Output {
 func (s *session) Note(_ context.Context, put []core.Output, drop []core.ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	raw, err := json.Marshal(note{s.doc.Record.ID.Key(), put, drop})
+	n := note{s.doc.Record.ID.Key(), put, drop}
+	raw, err := json.Marshal(n)
 	if err == nil {
 		_, err = s.notes.Write(append(raw, '\n'))
 	}
@@ -293,7 +330,7 @@ func (s *session) Note(_ context.Context, put []core.Output, drop []core.ID) err
 	if err != nil {
 		return core.Errorf(core.CodeUnavailable, "the notes of an update cannot be written: %w", err)
 	}
-	s.doc.Journal = stack.Noted(s.doc.Journal, put, drop)
+	s.pending = append(s.pending, n)
 	return nil
 }
 
