@@ -110,6 +110,13 @@ func TestScripts(t *testing.T) {
 				ts.Setenv("REGISTRY", address)
 			},
 		},
+		// A script that needs a program asks for it by its name, and is skipped without.
+		Condition: func(name string) (bool, error) {
+			if name != "registry" {
+				return false, fmt.Errorf("there is no condition %q", name)
+			}
+			return clustertest.Has(name), nil
+		},
 	})
 }
 

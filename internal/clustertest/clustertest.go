@@ -171,6 +171,13 @@ func Program(tb testing.TB, name string) string {
 	return ""
 }
 
+// Has reports whether Program would find a program, or fail the test for want of
+// it: where it is false, it would skip.
+func Has(name string) bool {
+	_, err := find(name)
+	return err == nil || os.Getenv("RADIAL_REQUIRE_TOOLS") == "1"
+}
+
 func find(name string) (string, error) {
 	dir := os.Getenv("RADIAL_BIN")
 	if dir == "" {
