@@ -14,6 +14,7 @@ import (
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/radial-project/radial/installation"
+	"github.com/radial-project/radial/internal/clustertest"
 	"github.com/radial-project/radial/internal/core"
 )
 
@@ -182,6 +183,7 @@ func TestRemoval_K29_lost(t *testing.T) {
 // seconds and no longer; the container goes when the server is back, also
 // after a restart of the controller.
 func TestRemoval_K29_unreachable(t *testing.T) {
+	clustertest.Long(t)
 	s := start(t)
 	d := s.deployment(set(AnnotationEnabled, "true"))
 	s.create(t, d)
@@ -211,6 +213,7 @@ func TestRemoval_K29_unreachable(t *testing.T) {
 // TestRemoval_K29_refused: a server that refuses a deletion holds an object no
 // longer than one that does not answer.
 func TestRemoval_K29_refused(t *testing.T) {
+	clustertest.Long(t)
 	s := start(t)
 	d := s.deployment(set(AnnotationEnabled, "true"))
 	s.create(t, d)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/radial-project/radial/api/radapp"
+	"github.com/radial-project/radial/internal/clustertest"
 )
 
 // manifest is a Deployment as a chart renders it, with one container. extra is
@@ -117,6 +118,7 @@ func threeWay(t *testing.T, s *system, before, now string) {
 // conflict, each upgrade is one ReplicaSet, and a renamed container takes the
 // data along and leaves nothing behind.
 func TestReapply_K6(t *testing.T) {
+	clustertest.Long(t)
 	s := start(t)
 	s.create(t, s.recipe("db"))
 	for _, tool := range tools {
@@ -190,6 +192,7 @@ func TestReapply_K6(t *testing.T) {
 // TestReapply_K6_paused: a chart that says paused: false meets no conflict and
 // releases nothing.
 func TestReapply_K6_paused(t *testing.T) {
+	clustertest.Long(t)
 	s := start(t)
 	for _, tool := range tools[:5] {
 		t.Run("K-6 "+tool.name, func(t *testing.T) {
