@@ -107,6 +107,7 @@ func Start(tb testing.TB) *Cluster {
 // first it is started on the first call and ends with the package's tests.
 func Second(tb testing.TB) *Cluster {
 	tb.Helper()
+	Long(tb)
 	return second.get(tb)
 }
 
