@@ -94,7 +94,11 @@ const (
 // holds tells whether the Secret holds the credential of this id, by a patch
 // that tests the annotation and changes nothing.
 func (w *secretWriter) holds(ctx context.Context, at secretRef, id string) (fate, error) {
-	err := w.patch(ctx, at, holdsCredential(id))
+	return told(w.patch(ctx, at, holdsCredential(id)))
+}
+
+// told is what the answer to a patch says whose first operation is such a test.
+func told(err error) (fate, error) {
 	switch {
 	case err == nil:
 		return held, nil
@@ -109,19 +113,10 @@ func (w *secretWriter) holds(ctx context.Context, at secretRef, id string) (fate
 // replaceCredential puts a credential into the Secret that holds the one of id
 // before: absent or other otherwise, and nothing is changed.
 func (w *secretWriter) replaceCredential(ctx context.Context, at secretRef, before string, c Credential) (fate, error) {
-	err := w.patch(ctx, at, holdsCredential(before),
+	return told(w.patch(ctx, at, holdsCredential(before),
 		patchOp{"replace", credentialIDPath, c.ID},
 		patchOp{"add", "/data/" + v1alpha1.EntryAccessKey, []byte(c.AccessKey)},
-		patchOp{"add", "/data/" + v1alpha1.EntrySecretKey, []byte(c.SecretKey)})
-	switch {
-	case err == nil:
-		return held, nil
-	case apierrors.IsNotFound(err):
-		return absent, nil
-	case apierrors.IsInvalid(err):
-		return other, nil
-	}
-	return 0, err
+		patchOp{"add", "/data/" + v1alpha1.EntrySecretKey, []byte(c.SecretKey)}))
 }
 
 // overwriteCredential puts a credential into a Secret of which nothing is known

@@ -41,9 +41,6 @@ const None = "none"
 // is its name here and nothing else (C-8).
 var providers = []string{"gcp", "s3"}
 
-// Providers are the names of providers that the platform knows.
-func Providers() []string { return slices.Clone(providers) }
-
 // A Key is one setting: its key in ConfigMap ankka-platform and the variable
 // that the overlay copies it to.
 type Key struct{ ConfigMap, Variable string }

@@ -126,7 +126,7 @@ func (s *Service) createOrganization(w http.ResponseWriter, r *arm.Request) erro
 	if err != nil {
 		return err
 	}
-	a, err := s.provider.Put(short(r), dynamic.Request{ID: id, APIVersion: APIVersion, SystemData: by(r), Preconditions: arm.Preconditions{IfNoneMatch: "*"}}, wire.Put{Resource: wire.Resource{Properties: props}})
+	a, err := s.provider.Put(short(r), dynamic.Request{ID: id, APIVersion: APIVersion, SystemData: r.SystemData(), Preconditions: arm.Preconditions{IfNoneMatch: "*"}}, wire.Put{Resource: wire.Resource{Properties: props}})
 	if core.IsCode(err, core.CodePrecondition) {
 		return core.Errorf(core.CodeConflict, "organization %q exists already", name).WithTarget(name)
 	}
@@ -264,7 +264,7 @@ func (s *Service) members(w http.ResponseWriter, r *arm.Request, status int, in 
 		return err
 	}
 	var o organization
-	op, err := s.edit(short(r), id, by(r), func(stored core.Resource) (map[string]any, error) {
+	op, err := s.edit(short(r), id, r.SystemData(), func(stored core.Resource) (map[string]any, error) {
 		if o, err = read[organization](stored); err != nil {
 			return nil, err
 		}

@@ -156,7 +156,7 @@ func (s *Service) createProject(w http.ResponseWriter, r *arm.Request) error {
 	if err != nil {
 		return err
 	}
-	a, err := s.provider.Put(short(r), dynamic.Request{ID: id, APIVersion: APIVersion, SystemData: by(r), Preconditions: arm.Preconditions{IfNoneMatch: "*"}},
+	a, err := s.provider.Put(short(r), dynamic.Request{ID: id, APIVersion: APIVersion, SystemData: r.SystemData(), Preconditions: arm.Preconditions{IfNoneMatch: "*"}},
 		wire.Put{Resource: wire.Resource{Properties: props}, ImplicitParents: true})
 	if core.IsCode(err, core.CodePrecondition) {
 		return core.Errorf(core.CodeConflict, "project id %q is taken: choose another", name).WithTarget(name)
@@ -241,7 +241,7 @@ func (s *Service) setSecret(w http.ResponseWriter, r *arm.Request) error {
 			return err
 		}
 	}
-	op, err := s.edit(short(r), id, by(r), func(stored core.Resource) (map[string]any, error) {
+	op, err := s.edit(short(r), id, r.SystemData(), func(stored core.Resource) (map[string]any, error) {
 		props, err := properties(stored)
 		if err != nil {
 			return nil, err
@@ -381,7 +381,7 @@ func (s *Service) deleteSecret(w http.ResponseWriter, r *arm.Request) error {
 			return err
 		}
 	}
-	op, err := s.edit(short(r), id, by(r), func(stored core.Resource) (map[string]any, error) {
+	op, err := s.edit(short(r), id, r.SystemData(), func(stored core.Resource) (map[string]any, error) {
 		props, err := properties(stored)
 		if err != nil {
 			return nil, err

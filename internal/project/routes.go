@@ -53,15 +53,6 @@ func (s *Service) Routes(add func(pattern string, methods map[string]arm.Handler
 	add("services/{project}/{service}/history", methods{"GET": on(s.history)})
 }
 
-// by is who writes, as the front door says.
-func by(r *arm.Request) core.SystemData {
-	var d core.SystemData
-	if header := r.Header.Get("x-ms-arm-resource-system-data"); header != "" {
-		_ = json.Unmarshal([]byte(header), &d) // what cannot be read says nothing
-	}
-	return d
-}
-
 // short is the context of a write: what is begun is finished, also for a client
 // that went away.
 func short(r *arm.Request) context.Context { return context.WithoutCancel(r.Context()) }
@@ -169,7 +160,7 @@ func (s *Service) settled(ctx context.Context, operation string) (done bool, err
 // remove deletes a resource and waits for the end of that.
 func (s *Service) remove(w http.ResponseWriter, r *arm.Request, id core.ID, missing error) error {
 	ctx := short(r)
-	a, err := s.provider.Delete(ctx, dynamic.Request{ID: id, APIVersion: APIVersion, SystemData: by(r)}, "")
+	a, err := s.provider.Delete(ctx, dynamic.Request{ID: id, APIVersion: APIVersion, SystemData: r.SystemData()}, "")
 	switch {
 	case err != nil:
 		return err

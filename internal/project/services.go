@@ -184,7 +184,7 @@ func (s *Service) applyService(w http.ResponseWriter, r *arm.Request) error {
 		return err
 	}
 	status := http.StatusOK
-	op, err := s.edit(short(r), id, by(r), func(stored core.Resource) (map[string]any, error) {
+	op, err := s.edit(short(r), id, r.SystemData(), func(stored core.Resource) (map[string]any, error) {
 		before, err := properties(stored)
 		if err != nil {
 			return nil, err
@@ -203,7 +203,7 @@ func (s *Service) applyService(w http.ResponseWriter, r *arm.Request) error {
 	if core.IsCode(err, core.CodeNotFound) {
 		status = http.StatusCreated
 		var a dynamic.Answer
-		a, err = s.provider.Put(short(r), dynamic.Request{ID: id, APIVersion: APIVersion, SystemData: by(r), Preconditions: arm.Preconditions{IfNoneMatch: "*"}}, wire.Put{Resource: wire.Resource{Properties: said}})
+		a, err = s.provider.Put(short(r), dynamic.Request{ID: id, APIVersion: APIVersion, SystemData: r.SystemData(), Preconditions: arm.Preconditions{IfNoneMatch: "*"}}, wire.Put{Resource: wire.Resource{Properties: said}})
 		if core.IsCode(err, core.CodePrecondition) {
 			err = core.Errorf(core.CodeConflict, "service %q was made by another request at the same moment: try again", name).WithTarget(name)
 		}
@@ -262,7 +262,7 @@ func (s *Service) change(w http.ResponseWriter, r *arm.Request, change func(prop
 	if err != nil {
 		return err
 	}
-	op, err := s.edit(short(r), id, by(r), func(stored core.Resource) (map[string]any, error) {
+	op, err := s.edit(short(r), id, r.SystemData(), func(stored core.Resource) (map[string]any, error) {
 		props, err := properties(stored)
 		if err == nil {
 			change(props)
