@@ -73,6 +73,15 @@ func (s *session) projectOf(flag string) (string, error) {
 	return flag, onlyName("project", flag)
 }
 
+// inProject is projectOf for what has a name in it: a service, a secret.
+func (s *session) inProject(flag, what, name string) (string, error) {
+	p, err := s.projectOf(flag)
+	if err == nil {
+		err = onlyName(what, name)
+	}
+	return p, err
+}
+
 func (s *session) projectsCreate() *cobra.Command {
 	var in struct {
 		Organization string `json:"organization"`
@@ -208,11 +217,8 @@ their values are set there.`,
 		Example: `  radial projects secrets set stripe -p shop --from-file API_KEY=key.txt
   radial projects secrets set stripe -p shop --remove OLD_KEY`,
 		RunE: func(c *cobra.Command, args []string) error {
-			p, err := s.projectOf(project)
+			p, err := s.inProject(project, "secret", args[0])
 			if err != nil {
-				return err
-			}
-			if err := onlyName("secret", args[0]); err != nil {
 				return err
 			}
 			entries := map[string]any{}
@@ -326,11 +332,8 @@ func (s *session) secretsDelete() *cobra.Command {
 	c := &cobra.Command{
 		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Take a secret and its entries from a project", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			p, err := s.projectOf(project)
+			p, err := s.inProject(project, "secret", args[0])
 			if err != nil {
-				return err
-			}
-			if err := onlyName("secret", args[0]); err != nil {
 				return err
 			}
 			if err := s.confirm(yes, "Delete secret "+args[0]+" of project "+p+"?"); err != nil {

@@ -218,10 +218,7 @@ func (s *session) servicesGet() *cobra.Command {
 		Long: `Shows a service and how it stands. While it waits for something of the cloud, it says so in the words of the cloud
 provider.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			p, err := s.projectOf(project)
-			if err == nil {
-				err = onlyName("service", args[0])
-			}
+			p, err := s.inProject(project, "service", args[0])
 			if err != nil {
 				return err
 			}
@@ -281,10 +278,7 @@ func (s *session) servicesDelete() *cobra.Command {
 		Long: `Deletes a service and what runs for it. Its bucket stays in the cloud account, with all that is in it, and so does the
 Secret with its credential: a service of the same name finds them again.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			p, err := s.projectOf(project)
-			if err == nil {
-				err = onlyName("service", args[0])
-			}
+			p, err := s.inProject(project, "service", args[0])
 			if err != nil {
 				return err
 			}
@@ -334,10 +328,7 @@ func (s *session) servicesChange(verb, short, said string) *cobra.Command {
 	c := &cobra.Command{
 		Use: verb + " NAME", Short: short, Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			p, err := s.projectOf(project)
-			if err == nil {
-				err = onlyName("service", args[0])
-			}
+			p, err := s.inProject(project, "service", args[0])
 			if err != nil {
 				return err
 			}

@@ -175,6 +175,20 @@ func (s *session) sayAction(a stack.Action) {
 	fmt.Fprintln(s.Err, "Action on unmanage: delete. What the template no longer names is deleted (--action-on-unmanage detach lets it go).")
 }
 
+// beginStack reads what a run is asked for and where, and says the action.
+func (s *session) beginStack(ctx context.Context, f stackFlags) (stackInput, stackPlace, error) {
+	in, err := s.readStack(ctx, f)
+	if err != nil {
+		return in, nil, err
+	}
+	at, err := s.stacks(f)
+	if err != nil {
+		return in, nil, err
+	}
+	s.sayAction(in.unmanage)
+	return in, at, nil
+}
+
 func (s *session) stackApply() *cobra.Command {
 	var f stackFlags
 	c := &cobra.Command{
@@ -187,15 +201,10 @@ is deleted. What cannot be deleted stays managed, and the next run tries again.`
   radial stack apply shop -f shop.json --local --kube-context kind-dev`,
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
-			in, err := s.readStack(ctx, f)
+			in, at, err := s.beginStack(ctx, f)
 			if err != nil {
 				return err
 			}
-			at, err := s.stacks(f)
-			if err != nil {
-				return err
-			}
-			s.sayAction(in.unmanage)
 			w, err := at.apply(ctx, args[0], in)
 			if err != nil && w.ID == "" {
 				return err
@@ -424,15 +433,10 @@ func (s *session) stackWhatIf() *cobra.Command {
 		Use: "what-if NAME -f TEMPLATE", Short: "Show what applying a template would do, and do nothing", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
-			in, err := s.readStack(ctx, f)
+			in, at, err := s.beginStack(ctx, f)
 			if err != nil {
 				return err
 			}
-			at, err := s.stacks(f)
-			if err != nil {
-				return err
-			}
-			s.sayAction(in.unmanage)
 			var changes []stack.WireChange
 			err = s.working(ctx, "comparing", func(ctx context.Context) (err error) {
 				changes, err = at.whatIf(ctx, args[0], in)

@@ -130,27 +130,35 @@ func (s *Service) list(w http.ResponseWriter, r *arm.Request) error {
 		}
 		want = m[1]
 	}
+	return listShown(s, w, r, id.Scope(), Type, func(stored core.Resource) bool {
+		return want == "" || strings.EqualFold(stateOf(stored.State), want)
+	}, s.show)
+}
+
+// listShown answers a page of the resources of a type in a group: those that the
+// caller may see and that are wanted, as show shows them.
+func listShown[T any](s *Service, w http.ResponseWriter, r *arm.Request, group core.ID, resourceType string, wanted func(core.Resource) bool, show func(context.Context, core.Resource) (T, error)) error {
 	page, err := r.Page()
 	if err != nil {
 		return err
 	}
-	if _, _, err := s.o.Store.Get(r.Context(), id.Scope()); err != nil {
+	if _, _, err := s.o.Store.Get(r.Context(), group); err != nil {
 		return err
 	}
-	found, err := s.o.Store.List(r.Context(), store.Query{Scope: id.Scope(), Type: Type, Limit: page.Limit, After: page.After})
+	found, err := s.o.Store.List(r.Context(), store.Query{Scope: group, Type: resourceType, Limit: page.Limit, After: page.After})
 	if err != nil {
 		return err
 	}
 	list := struct {
-		Value    []shown `json:"value"`
-		NextLink string  `json:"nextLink,omitempty"`
-	}{Value: []shown{}, NextLink: r.NextLink(found.Next)}
+		Value    []T    `json:"value"`
+		NextLink string `json:"nextLink,omitempty"`
+	}{Value: []T{}, NextLink: r.NextLink(found.Next)}
 	visible := auth.Viewer(r.Context())
 	for _, stored := range found.Resources {
-		if !visible(stored.ID) || want != "" && !strings.EqualFold(stateOf(stored.State), want) {
+		if !visible(stored.ID) || !wanted(stored) {
 			continue
 		}
-		out, err := s.show(r.Context(), stored)
+		out, err := show(r.Context(), stored)
 		if err != nil {
 			return err
 		}

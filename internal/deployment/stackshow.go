@@ -9,12 +9,10 @@ import (
 	"time"
 
 	"github.com/radial-project/radial/internal/arm"
-	"github.com/radial-project/radial/internal/auth"
 	"github.com/radial-project/radial/internal/conceal"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/deploy"
 	"github.com/radial-project/radial/internal/stack"
-	"github.com/radial-project/radial/internal/store"
 )
 
 type clock = func() time.Time
@@ -108,33 +106,7 @@ func (s *Service) listStacks(w http.ResponseWriter, r *arm.Request) error {
 	if err != nil {
 		return err
 	}
-	page, err := r.Page()
-	if err != nil {
-		return err
-	}
-	if _, _, err := s.o.Store.Get(r.Context(), id.Scope()); err != nil {
-		return err
-	}
-	found, err := s.o.Store.List(r.Context(), store.Query{Scope: id.Scope(), Type: stack.Type, Limit: page.Limit, After: page.After})
-	if err != nil {
-		return err
-	}
-	list := struct {
-		Value    []stack.Wire `json:"value"`
-		NextLink string       `json:"nextLink,omitempty"`
-	}{Value: []stack.Wire{}, NextLink: r.NextLink(found.Next)}
-	visible := auth.Viewer(r.Context())
-	for _, stored := range found.Resources {
-		if !visible(stored.ID) {
-			continue
-		}
-		out, err := s.showStack(r.Context(), stored)
-		if err != nil {
-			return err
-		}
-		list.Value = append(list.Value, out)
-	}
-	return arm.WriteJSON(w, http.StatusOK, list)
+	return listShown(s, w, r, id.Scope(), stack.Type, func(core.Resource) bool { return true }, s.showStack)
 }
 
 // stackAction answers POST {stack}/{action}.

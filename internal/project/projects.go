@@ -241,21 +241,13 @@ func (s *Service) setSecret(w http.ResponseWriter, r *arm.Request) error {
 			return err
 		}
 	}
-	op, err := s.edit(short(r), id, r.SystemData(), func(stored core.Resource) (map[string]any, error) {
-		props, err := properties(stored)
-		if err != nil {
-			return nil, err
-		}
-		p, err := read[project](stored)
-		if err != nil {
-			return nil, err
-		}
-		i := slices.IndexFunc(p.Secrets, func(e v1alpha1.ProjectSecret) bool { return e.Name == secret })
+	op, err := s.editSecrets(r, id, func(list []v1alpha1.ProjectSecret) []v1alpha1.ProjectSecret {
+		i := slices.IndexFunc(list, func(e v1alpha1.ProjectSecret) bool { return e.Name == secret })
 		if i < 0 {
-			p.Secrets, i = append(p.Secrets, v1alpha1.ProjectSecret{Name: secret}), len(p.Secrets)
+			list, i = append(list, v1alpha1.ProjectSecret{Name: secret}), len(list)
 		}
 		have := map[string]bool{}
-		for _, e := range p.Secrets[i].Entries {
+		for _, e := range list[i].Entries {
 			have[e] = true
 		}
 		for e, v := range change {
@@ -264,9 +256,9 @@ func (s *Service) setSecret(w http.ResponseWriter, r *arm.Request) error {
 				delete(have, e)
 			}
 		}
-		p.Secrets[i].Entries = slices.Sorted(maps.Keys(have))
-		p.Secrets[i].EntryGeneration++
-		return withSecrets(props, p.Secrets)
+		list[i].Entries = slices.Sorted(maps.Keys(have))
+		list[i].EntryGeneration++
+		return list
 	})
 	if err != nil {
 		return err
@@ -274,15 +266,28 @@ func (s *Service) setSecret(w http.ResponseWriter, r *arm.Request) error {
 	return s.answerProject(w, r, id, op, http.StatusOK)
 }
 
-func withSecrets(props map[string]any, list []v1alpha1.ProjectSecret) (map[string]any, error) {
-	m, err := asProperties(project{Secrets: list})
-	if err != nil {
-		return nil, err
-	}
-	if props["secrets"] = m["secrets"]; len(list) == 0 {
-		delete(props, "secrets")
-	}
-	return props, nil
+// editSecrets changes the list of a project's secrets; change may be called more
+// than once, each time with the list as it is then.
+func (s *Service) editSecrets(r *arm.Request, id core.ID, change func([]v1alpha1.ProjectSecret) []v1alpha1.ProjectSecret) (string, error) {
+	return s.edit(short(r), id, r.SystemData(), func(stored core.Resource) (map[string]any, error) {
+		props, err := properties(stored)
+		if err != nil {
+			return nil, err
+		}
+		p, err := read[project](stored)
+		if err != nil {
+			return nil, err
+		}
+		list := change(p.Secrets)
+		m, err := asProperties(project{Secrets: list})
+		if err != nil {
+			return nil, err
+		}
+		if props["secrets"] = m["secrets"]; len(list) == 0 {
+			delete(props, "secrets")
+		}
+		return props, nil
+	})
 }
 
 // entry is a change of one entry of a secret.
@@ -381,16 +386,8 @@ func (s *Service) deleteSecret(w http.ResponseWriter, r *arm.Request) error {
 			return err
 		}
 	}
-	op, err := s.edit(short(r), id, r.SystemData(), func(stored core.Resource) (map[string]any, error) {
-		props, err := properties(stored)
-		if err != nil {
-			return nil, err
-		}
-		p, err := read[project](stored)
-		if err != nil {
-			return nil, err
-		}
-		return withSecrets(props, slices.DeleteFunc(p.Secrets, func(e v1alpha1.ProjectSecret) bool { return e.Name == secret }))
+	op, err := s.editSecrets(r, id, func(list []v1alpha1.ProjectSecret) []v1alpha1.ProjectSecret {
+		return slices.DeleteFunc(list, func(e v1alpha1.ProjectSecret) bool { return e.Name == secret })
 	})
 	if err != nil {
 		return err
