@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,9 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/radial-project/radial/api/radapp"
@@ -90,26 +86,8 @@ type program struct {
 	cmd     *exec.Cmd
 	health  string
 	metrics string
-	out     lines
+	out     clustertest.Buffer
 	ended   chan error
-}
-
-// lines keeps what a stream said.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 func freeAddress(t *testing.T) string {
@@ -145,7 +123,7 @@ func start(t *testing.T, server string, args ...string) *program {
 	}
 	p := &program{t: t, health: freeAddress(t), metrics: freeAddress(t), ended: make(chan error, 1)}
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	writeKubeconfig(t, kubeconfig, c.Config, install.token)
+	clustertest.WriteKubeconfig(t, kubeconfig, clustertest.WithToken(c.Config, install.token))
 	p.cmd = exec.Command(os.Args[0], append([]string{"--kubeconfig", kubeconfig, "--server", server,
 		"--health-listen", p.health, "--metrics-listen", p.metrics}, args...)...)
 	p.cmd.Env = append(os.Environ(), runMain+"=1")
@@ -171,18 +149,6 @@ func (p *program) stop() error {
 	case <-time.After(20 * time.Second):
 		_ = p.cmd.Process.Kill()
 		return fmt.Errorf("it did not stop on SIGTERM: %w", <-p.ended)
-	}
-}
-
-func writeKubeconfig(t *testing.T, path string, cfg *rest.Config, token string) {
-	t.Helper()
-	k := clientcmdapi.NewConfig()
-	k.Clusters["c"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData, CertificateAuthority: cfg.CAFile}
-	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
-	k.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	k.CurrentContext = "x"
-	if err := clientcmd.WriteToFile(*k, path); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,8 +18,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
@@ -146,34 +143,10 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 func kubeconfig(t *testing.T, c *rest.Config) string {
 	t.Helper()
-	k := clientcmdapi.NewConfig()
-	k.Clusters["c"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData, CertificateAuthority: c.CAFile}
-	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: c.BearerToken}
-	k.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	k.CurrentContext = "x"
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*k, path); err != nil {
-		t.Fatal(err)
-	}
+	clustertest.WriteKubeconfig(t, path, c)
 	return path
 }
 
@@ -195,7 +168,7 @@ func TestServes(t *testing.T) {
 	project := w.Project(t, "main")
 	health, metrics := freeAddress(t), freeAddress(t)
 	cmd := command(t, whole(), "--kubeconfig", kubeconfig(t, w.As(t, ankkatest.Operator)), "--namespace=ankka-platform", "--leader-elect", "--health-listen="+health, "--metrics-listen="+metrics)
-	var out output
+	var out clustertest.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -9,9 +9,11 @@ package ankkatest
 import (
 	"bytes"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -71,12 +73,17 @@ var shared struct {
 	err error
 }
 
-// Start returns the package's cluster. The first call installs, and waits until
-// kinds, grants and policy are in force. Its tests are long ones
-// ([clustertest.Long]).
+// Start is [Installed] for a long test ([clustertest.Long]).
 func Start(tb testing.TB) *World {
 	tb.Helper()
 	clustertest.Long(tb)
+	return Installed(tb)
+}
+
+// Installed returns the package's cluster. The first call installs, and waits
+// until kinds, grants and policy are in force.
+func Installed(tb testing.TB) *World {
+	tb.Helper()
 	c := clustertest.Start(tb)
 	w := &World{Cluster: c, Admin: Connect(tb, c.Config)}
 	shared.Do(func() { shared.err = w.install(tb.Context()) })
@@ -118,8 +125,8 @@ func (w *World) As(tb testing.TB, a Account) *rest.Config {
 	if err != nil {
 		tb.Fatalf("a token for %s: %v", a.User(), err)
 	}
-	c := rest.AnonymousClientConfig(w.Config)
-	c.BearerToken, c.QPS = r.Status.Token, -1
+	c := clustertest.WithToken(w.Config, r.Status.Token)
+	c.QPS = -1
 	return c
 }
 
@@ -137,23 +144,11 @@ func (w *World) Project(tb testing.TB, prefix string) string {
 }
 
 func (w *World) install(ctx context.Context) error {
-	for _, f := range []struct {
-		read  func(string) ([]byte, error)
-		paths []string
-	}{
-		{installation.Files.ReadFile, []string{"namespace.yaml", "crd.yaml", "server.yaml"}},
-		{ankka.Files.ReadFile, ankka.CRDs}, {ankka.Files.ReadFile, ankka.OperatorGrant},
-		{ankka.Files.ReadFile, ankka.ControlPlaneGrant}, {ankka.Files.ReadFile, ankka.ProviderGrant},
-	} {
-		for _, path := range f.paths {
-			raw, err := f.read(path)
-			if err != nil {
-				return err
-			}
-			if err := w.apply(ctx, raw); err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-		}
+	if err := Apply(ctx, w.Admin, installation.Files, "namespace.yaml", "crd.yaml", "server.yaml"); err != nil {
+		return err
+	}
+	if err := Apply(ctx, w.Admin, ankka.Files, slices.Concat(ankka.CRDs, ankka.OperatorGrant, ankka.ControlPlaneGrant, ankka.ProviderGrant)...); err != nil {
+		return err
 	}
 	// The API server takes kinds, grants and policies up through watches of its
 	// own, whose state nothing shows: asking is the only way to know.
@@ -194,21 +189,27 @@ func (w *World) install(ctx context.Context) error {
 	})
 }
 
-// apply applies the documents of a file as an administrator does.
-func (w *World) apply(ctx context.Context, raw []byte) error {
-	docs := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
-	for {
-		var u unstructured.Unstructured
-		if err := docs.Decode(&u.Object); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
+// Apply applies the documents of files as an installer does.
+func Apply(ctx context.Context, c client.Client, files embed.FS, paths ...string) error {
+	for _, path := range paths {
+		raw, err := files.ReadFile(path)
+		if err != nil {
 			return err
 		}
-		if len(u.Object) == 0 {
-			continue
-		}
-		if err := w.Admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(&u), client.FieldOwner("installer"), client.ForceOwnership); err != nil {
-			return err
+		for docs := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096); ; {
+			var u unstructured.Unstructured
+			if err := docs.Decode(&u.Object); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			if len(u.Object) == 0 {
+				continue
+			}
+			if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(&u), client.FieldOwner("installer"), client.ForceOwnership); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
 		}
 	}
+	return nil
 }

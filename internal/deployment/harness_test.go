@@ -1,7 +1,6 @@
 package deployment_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -52,7 +51,7 @@ type plane struct {
 	dir       string
 	namespace string
 	client    clientset.Interface
-	log       *syncBuffer
+	log       *clustertest.Buffer
 	db        *sqlite.Store
 	recipes   *scripted
 	// engine runs recipes in the place of the scripted ones when it is set.
@@ -66,24 +65,6 @@ type plane struct {
 	args, env []string
 	door      func(db *sqlite.Store, broker *feed.Broker) auth.Options
 	token     string
-}
-
-// syncBuffer is a log that a test reads.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // scripted are recipes that make nothing, or what a test says.
@@ -124,7 +105,7 @@ func newPlane(t *testing.T, change ...func(*plane)) *plane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &plane{T: t, dir: t.TempDir(), client: client, log: &syncBuffer{}, recipes: &scripted{}, namespace: cluster.Namespace(t, "deploy")}
+	p := &plane{T: t, dir: t.TempDir(), client: client, log: &clustertest.Buffer{}, recipes: &scripted{}, namespace: cluster.Namespace(t, "deploy")}
 	p.resolver = scope.NewResolver(map[string]scope.Connect{
 		"local": func(context.Context) (*kubernetes.Cluster, error) {
 			return kubernetes.New("local", cluster.Config, kubernetes.Options{})

@@ -202,7 +202,7 @@ func killed(t *testing.T) (*plane, *gate, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &plane{T: t, dir: t.TempDir(), client: client, log: &syncBuffer{}, namespace: cluster.Namespace(t, "kill")}
+	p := &plane{T: t, dir: t.TempDir(), client: client, log: &clustertest.Buffer{}, namespace: cluster.Namespace(t, "kill")}
 	g := newGate(t, cluster.Config)
 	return p, g, p.file("kubeconfig", g.kubeconfig("unused"))
 }

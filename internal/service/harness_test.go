@@ -29,9 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -153,7 +150,7 @@ func (s *stage) provide() (start func() (stop func())) {
 	srv := httptest.NewServer(s.account)
 	s.t.Cleanup(srv.Close)
 	kubeconfig := filepath.Join(s.t.TempDir(), "provider.kubeconfig")
-	writeKubeconfig(s.t, kubeconfig, s.w.As(s.t, ankkatest.Provider))
+	clustertest.WriteKubeconfig(s.t, kubeconfig, s.w.As(s.t, ankkatest.Provider))
 	return func() func() {
 		cmd := exec.Command(os.Args[0], "--kubeconfig", kubeconfig, "--account", srv.URL, "--health-listen", "0", "--metrics-listen", "0",
 			"--recheck", "1s", "--sync-interval", "200ms", "--retry-min", "20ms", "--retry-max", "200ms")
@@ -176,18 +173,6 @@ func (s *stage) provide() (start func() (stop func())) {
 		}
 		s.t.Cleanup(stop)
 		return stop
-	}
-}
-
-func writeKubeconfig(t *testing.T, path string, c *rest.Config) {
-	t.Helper()
-	k := clientcmdapi.NewConfig()
-	k.Clusters["c"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData, CertificateAuthority: c.CAFile}
-	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: c.BearerToken}
-	k.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	k.CurrentContext = "x"
-	if err := clientcmd.WriteToFile(*k, path); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -22,7 +20,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/common/expfmt"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -30,9 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
+	"github.com/radial-project/radial/internal/ankkatest"
 	"github.com/radial-project/radial/internal/clustertest"
 	"github.com/radial-project/radial/provider"
 	"github.com/radial-project/radial/provider/scripted"
@@ -60,13 +56,9 @@ func TestMain(m *testing.M) {
 }
 
 func newClient(c *rest.Config) (client.WithWatch, error) {
-	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
-		return nil, err
-	}
 	c = rest.CopyConfig(c)
 	c.QPS = -1
-	return client.NewWithWatch(c, client.Options{Scheme: s})
+	return client.NewWithWatch(c, client.Options{Scheme: ankkatest.Scheme()})
 }
 
 // TestExternal_C136_C137_C138_C139 tries the provider of a cluster that runs
@@ -167,28 +159,11 @@ type running struct {
 	options provider.Options
 	account *scripted.Account
 	audit   *Audit
-	logs    buffer
+	logs    clustertest.Buffer
 	cancel  context.CancelFunc
 	ended   chan error
 	// restarted is called between the end of a process and the next one's start.
 	restarted func()
-}
-
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 func (r *running) start(parent context.Context) {
@@ -229,7 +204,7 @@ func world(t *testing.T, lie string, change ...func(*provider.Options)) *World {
 // run is world with what runs.
 func run(t *testing.T, lie string, change ...func(*provider.Options)) (*World, *running) {
 	t.Helper()
-	in := install(t)
+	in := ankkatest.Start(t)
 	// A name of its own: what another test's provider was asked is not this one's.
 	name := fmt.Sprintf("scripted-%d", worlds.Add(1))
 	account, err := scripted.NewAccount("")
@@ -237,7 +212,7 @@ func run(t *testing.T, lie string, change ...func(*provider.Options)) (*World, *
 		t.Fatal(err)
 	}
 	r := &running{account: account, audit: &Audit{}}
-	config := in.token(t)
+	config := in.As(t, ankkatest.Provider)
 	config.Wrap(r.audit.Wrap)
 	r.options = provider.Options{
 		Cloud: scripted.Cloud{Account: account}, Config: config,
@@ -259,7 +234,7 @@ func run(t *testing.T, lie string, change ...func(*provider.Options)) (*World, *
 			t.Errorf("the provider ended: %v", err)
 		}
 	})
-	return &World{Client: in.admin, Settings: r.options.Settings, NamePrefix: "acme", Limit: 60 * time.Second, Keep: true,
+	return &World{Client: in.Admin, Settings: r.options.Settings, NamePrefix: "acme", Limit: 60 * time.Second, Keep: true,
 		Scripted: &Scripted{Account: account, Audit: r.audit, Output: r.output, Restart: func(context.Context) error {
 			if err := r.stop(); err != nil {
 				return err
@@ -357,7 +332,7 @@ func TestScriptedFromOutside_C136_C137_C138(t *testing.T) {
 	w := world(t, "")
 	s := w.Settings
 	vars := map[string]string{"ANKKA_CLOUD_PROVIDER": s.Provider, "ANKKA_CLOUD_ACCOUNT": s.Account, "ANKKA_CLOUD_LOCATION": s.Location, "ANKKA_CLOUD_KMS_KEY": s.KMSKey}
-	outside, err := externalWorld(install(t).Kubeconfig, func(n string) (string, bool) { v, ok := vars[n]; return v, ok })
+	outside, err := externalWorld(ankkatest.Start(t).Kubeconfig, func(n string) (string, bool) { v, ok := vars[n]; return v, ok })
 	if err != nil {
 		t.Fatal(err)
 	}

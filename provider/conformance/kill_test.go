@@ -3,31 +3,24 @@ package conformance
 import (
 	"bytes"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
+	"github.com/radial-project/radial/internal/ankkatest"
 	"github.com/radial-project/radial/provider"
 	"github.com/radial-project/radial/provider/scripted"
 )
@@ -39,71 +32,37 @@ const runMain = "RADIAL_TEST_RUN_SCRIPTED_PROVIDER"
 // stage is a provider's process between an account and an API server that stand
 // in this one, and see every call before and after.
 type stage struct {
+	*ankkatest.Mortal
 	t        *testing.T
 	name     string
 	account  *scripted.Account
 	cloudURL string
 	config   string
 	world    *World
-	process  *process
-	output   buffer
+	// kill is the point at which the process dies.
+	kill int
 	// args come after the others.
 	args []string
-
-	mu sync.Mutex
-	// armed counts the points from here on; at point kill the process dies.
-	armed bool
-	kill  int
-	// lose is that the process lives, and only the answer is lost.
-	lose   bool
-	points []string
-	// died is closed when the process was killed.
-	died chan struct{}
-}
-
-type process struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
 }
 
 const stageGrace = 2 * time.Second
 
 func newStage(t *testing.T, kill int) *stage {
 	t.Helper()
-	in := install(t)
+	in := ankkatest.Start(t)
 	account, err := scripted.NewAccount("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{t: t, account: account, kill: kill, died: make(chan struct{}), name: fmt.Sprintf("kill-%d", kill+1)}
+	s := &stage{Mortal: ankkatest.NewMortal(), t: t, account: account, kill: kill, name: fmt.Sprintf("kill-%d", kill+1)}
 	if kill < 0 {
 		s.name = fmt.Sprintf("kill-none-%d", worlds.Add(1))
 	}
 	cloud := httptest.NewServer(http.HandlerFunc(s.cloud))
 	t.Cleanup(cloud.Close)
 	s.cloudURL = cloud.URL
-	config := in.token(t)
-	transport, err := rest.TransportFor(rest.AnonymousClientConfig(in.Config))
-	if err != nil {
-		t.Fatal(err)
-	}
-	target, err := url.Parse(in.Config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
-	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.api(proxy, w, r) }))
-	t.Cleanup(api.CloseClientConnections)
-	k := clientcmdapi.NewConfig()
-	k.Clusters["c"] = &clientcmdapi.Cluster{Server: api.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})}
-	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: config.BearerToken}
-	k.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	k.CurrentContext = "x"
-	s.config = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*k, s.config); err != nil {
-		t.Fatal(err)
-	}
-	s.world = &World{Client: in.admin, NamePrefix: "acme", Limit: 30 * time.Second, Keep: true,
+	s.config = in.Behind(t, ankkatest.Provider, s.api)
+	s.world = &World{Client: in.Admin, NamePrefix: "acme", Limit: 30 * time.Second, Keep: true,
 		Settings: provider.Settings{Provider: s.name, Account: "acme-test", Location: "Nowhere-1", RotationGrace: stageGrace}}
 	return s
 }
@@ -116,48 +75,9 @@ func (s *stage) start() {
 	cmd.Args = append(cmd.Args, s.args...)
 	cmd.Env = append(os.Environ(), runMain+"=1", "ANKKA_CLOUD_PROVIDER="+s.name, "ANKKA_CLOUD_ACCOUNT=acme-test", "ANKKA_CLOUD_LOCATION=Nowhere-1",
 		"ANKKA_CLOUD_KMS_KEY=", "ANKKA_CLOUD_ACKNOWLEDGEMENT_BOUND=2m", "ANKKA_CLOUD_ROTATION_GRACE="+stageGrace.String(), provider.EnvInstallation+"=under-test")
-	cmd.Stdout, cmd.Stderr = &s.output, &s.output
-	if err := cmd.Start(); err != nil {
+	if err := s.Start(s.t, cmd); err != nil {
 		s.t.Fatal(err)
 	}
-	p := &process{cmd, make(chan struct{})}
-	go func() { _ = cmd.Wait(); close(p.ended) }()
-	s.mu.Lock()
-	s.process = p
-	s.mu.Unlock()
-	s.t.Cleanup(func() { _ = cmd.Process.Kill(); <-p.ended })
-}
-
-// stop ends it gracefully.
-func (s *stage) stop() {
-	s.t.Helper()
-	s.mu.Lock()
-	p := s.process
-	s.mu.Unlock()
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	<-p.ended
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-		s.t.Fatalf("the provider exits %d on SIGTERM:\n%s", code, s.output.String())
-	}
-}
-
-// point is one moment; it answers whether the process was killed at it.
-func (s *stage) point(what string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.armed {
-		return false
-	}
-	s.points = append(s.points, what)
-	if len(s.points)-1 != s.kill {
-		return false
-	}
-	if !s.lose {
-		_ = s.process.cmd.Process.Kill()
-		<-s.process.ended
-	}
-	close(s.died)
-	return true
 }
 
 // cloud serves the account.
@@ -169,7 +89,7 @@ func (s *stage) cloud(w http.ResponseWriter, r *http.Request) {
 	if c.Op == scripted.OpEnd {
 		s.live(c)
 	}
-	s.between("cloud "+c.Op, w, func(w http.ResponseWriter) { s.account.ServeHTTP(w, r) })
+	s.Between("cloud "+c.Op, w, func(w http.ResponseWriter) { s.account.ServeHTTP(w, r) })
 }
 
 // live fails the test if what is to be ended is in the Secret.
@@ -183,29 +103,12 @@ func (s *stage) live(c scripted.Call) {
 
 // api passes on to the API server.
 func (s *stage) api(next http.Handler, w http.ResponseWriter, r *http.Request) {
-	writes := r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch
-	if !writes || !strings.Contains(r.URL.Path, "-storage-credential") && !strings.Contains(r.URL.Path, "/secrets") {
+	if !ankkatest.WritesCredential(r) {
 		next.ServeHTTP(w, r)
 		return
 	}
 	parts := strings.Split(r.URL.Path, "/")
-	s.between(r.Method+" "+parts[len(parts)-1], w, func(w http.ResponseWriter) { next.ServeHTTP(w, r) })
-}
-
-func (s *stage) between(what string, w http.ResponseWriter, do func(http.ResponseWriter)) {
-	if s.point("before " + what) {
-		panic(http.ErrAbortHandler)
-	}
-	rec := httptest.NewRecorder()
-	do(rec)
-	if s.point("after " + what) {
-		panic(http.ErrAbortHandler)
-	}
-	for k, v := range rec.Header() {
-		w.Header()[k] = v
-	}
-	w.WriteHeader(rec.Code)
-	_, _ = w.Write(rec.Body.Bytes())
+	s.Between(r.Method+" "+parts[len(parts)-1], w, func(w http.ResponseWriter) { next.ServeHTTP(w, r) })
 }
 
 // play asks for a credential and has it rotated, with the process killed at the
@@ -213,26 +116,25 @@ func (s *stage) between(what string, w http.ResponseWriter, do func(http.Respons
 func (s *stage) play(t *testing.T) []string {
 	s.start()
 	x := &T{World: s.world, ctx: t.Context(), scenario: Scenario{Rules: []string{"C-144"}}}
+	var mu sync.Mutex // guards lost
 	var lost int
 	x.do(func(x *T) {
 		svc := x.service(x.project(), "reports")
 		c := x.storage(svc)
 		name := v1alpha1.StorageSecretName(svc.Subject)
-		s.mu.Lock()
-		s.armed = true
-		s.mu.Unlock()
+		s.Arm(s.kill)
 		restarted := make(chan struct{})
 		go func() {
 			select {
-			case <-s.died:
-				if s.lose {
+			case <-s.Died():
+				if s.Spared {
 					// What the process still knows is lost to nobody; what the
 					// cloud has said last is.
-					s.mu.Lock()
-					if s.points[s.kill] == "after cloud "+scripted.OpIssue {
+					mu.Lock()
+					if s.Points()[s.kill] == "after cloud "+scripted.OpIssue {
 						lost++
 					}
-					s.mu.Unlock()
+					mu.Unlock()
 					close(restarted)
 					return
 				}
@@ -244,9 +146,9 @@ func (s *stage) play(t *testing.T) []string {
 				for i := len(issued) - 1; i >= 0; i-- {
 					if issued[i].Event == "issued" {
 						if issued[i].ID != sec.Annotations[v1alpha1.AnnotationCredentialID] {
-							s.mu.Lock()
+							mu.Lock()
 							lost++
-							s.mu.Unlock()
+							mu.Unlock()
 						}
 						break
 					}
@@ -285,7 +187,7 @@ func (s *stage) play(t *testing.T) []string {
 		select {
 		case <-restarted:
 		case <-time.After(s.world.Limit):
-			t.Fatalf("the process was never killed: there is no point %d in %q", s.kill, s.points)
+			t.Fatalf("the process was never killed: there is no point %d in %q", s.kill, s.Points())
 		}
 		records := s.account.Records()
 		issued, first := 0, firstID
@@ -299,12 +201,12 @@ func (s *stage) play(t *testing.T) []string {
 				}
 			}
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		mu.Lock()
+		defer mu.Unlock()
 		if want := 2 + lost; issued != want {
 			t.Errorf("C-95: %d credentials were issued for two generations, with %d answers lost", issued, lost)
 		}
-		text := s.output.String()
+		text := s.Output.String()
 		for _, v := range x.secrets {
 			if strings.Contains(text, v) {
 				t.Errorf("C-100: a key stands in the provider's output")
@@ -316,9 +218,9 @@ func (s *stage) play(t *testing.T) []string {
 		t.Error(f)
 	}
 	if t.Failed() {
-		t.Logf("the provider said:\n%s", s.output.String())
+		t.Logf("the provider said:\n%s", s.Output.String())
 	}
-	return s.points
+	return s.Points()
 }
 
 // all says that every point is taken, and not a sample of them.
@@ -402,7 +304,7 @@ func TestAnswersLost_C94_C95_C144(t *testing.T) {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			s := newStage(t, i)
-			s.lose, s.name = true, fmt.Sprintf("lose-%d", i)
+			s.Spared, s.name = true, fmt.Sprintf("lose-%d", i)
 			s.world.Settings.Provider = s.name
 			s.play(t)
 		})
@@ -424,7 +326,7 @@ func TestGracefulRestarts_C94_C95(t *testing.T) {
 			c.annotations = map[string]string{"conformance.radapp.io/applied": fmt.Sprint(i)}
 			x.apply(c)
 			if i%10 == 5 {
-				s.stop()
+				s.Stop(t)
 				s.start()
 			}
 		}

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
+	"github.com/radial-project/radial/internal/clustertest"
 	"github.com/radial-project/radial/provider"
 	"github.com/radial-project/radial/provider/scripted"
 )
 
 func command(args []string, env map[string]string) (int, string) {
-	var out buffer
+	var out clustertest.Buffer
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	code := scripted.Main(ctx, args, func(n string) (string, bool) { v, ok := env[n]; return v, ok }, io.Discard, &out)
@@ -157,7 +158,7 @@ func TestProcess_Health(t *testing.T) {
 			}
 		}
 		start := time.Now()
-		s.stop()
+		s.Stop(t)
 		t.Logf("ended %s after SIGTERM", time.Since(start).Round(time.Millisecond))
 	})
 	for _, f := range x.failures {

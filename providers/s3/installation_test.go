@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
+	"github.com/radial-project/radial/internal/ankkatest"
 	"github.com/radial-project/radial/provider"
 	"github.com/radial-project/radial/providers/s3/installation"
 )
@@ -94,10 +95,10 @@ func TestInstallation_C38_C148(t *testing.T) {
 
 // A real API server takes both, field by field.
 func TestInstallationServed_C38(t *testing.T) {
-	k := theCluster(t)
+	k := ankkatest.Installed(t)
 	for file, o := range map[string]client.Object{"deployment.yaml": &appsv1.Deployment{}, "settings.yaml": &corev1.ConfigMap{}} {
 		manifest(t, file, o)
-		if err := k.admin.Create(t.Context(), o, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
+		if err := k.Admin.Create(t.Context(), o, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
 	}

@@ -29,7 +29,7 @@ func TestConformance_C10_C101_C136_C137_C138_C153(t *testing.T) {
 	s := newStage(t, Name, -1)
 	// Straight to the store, over TLS.
 	s.start("--recheck", "2s", "--endpoint", s.store.s3URL, "--iam-endpoint", s.store.iamURL, "--ca-file", s.store.ca)
-	w := &conformance.World{Client: s.k.admin, NamePrefix: testPrefix, Unimplemented: unimplemented, Limit: 60 * time.Second, Keep: true,
+	w := &conformance.World{Client: s.k.Admin, NamePrefix: testPrefix, Unimplemented: unimplemented, Limit: 60 * time.Second, Keep: true,
 		Settings: provider.Settings{Provider: Name, Account: "cellar", Location: "Rack 4, Cellar", RotationGrace: s.grace}}
 	results := conformance.Run(t.Context(), w, conformance.Scenarios())
 	text, err := conformance.Report(w, results)
@@ -50,7 +50,7 @@ func TestConformance_C10_C101_C136_C137_C138_C153(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		t.Log(s.output.String())
+		t.Log(s.Output.String())
 	}
 	s.silent()
 }
@@ -85,7 +85,7 @@ func TestExternal_C136_C139(t *testing.T) {
 // silent fails the test if what is secret was said.
 func (s *stage) silent(values ...string) {
 	s.t.Helper()
-	text := s.output.String()
+	text := s.Output.String()
 	for _, v := range append(values, s.store.providerSecret, s.store.root.SecretAccessKey) {
 		if v != "" && strings.Contains(text, v) {
 			s.t.Errorf("C-100: a key stands in the provider's output")
@@ -134,7 +134,7 @@ func TestReapplied_C94_C95(t *testing.T) {
 	for i := range 100 {
 		name = s.apply(sub, by, v1alpha1.KindBucketCredential, 1, map[string]any{"applied": fmt.Sprint(i)}, params, err)
 		if i%20 == 10 {
-			s.stop()
+			s.Stop(t)
 			s.start()
 		}
 	}
@@ -162,12 +162,10 @@ func (s *stage) play() []string {
 	ask := s.storage(sub, by)
 	params, perr := ask.Parameters()
 	lost := make(chan bool, 1)
-	s.mu.Lock()
-	s.armed = true
-	s.mu.Unlock()
+	s.Arm(s.kill)
 	go func() {
 		select {
-		case <-s.died:
+		case <-s.Died():
 			// A key was lost that was made and is not in the Secret.
 			id, _, _ := s.secret(sub)
 			gone := false
@@ -217,7 +215,7 @@ func (s *stage) play() []string {
 				want++
 			}
 		default:
-			t.Errorf("the process was never killed: there is no point %d in %q", s.kill, s.points)
+			t.Errorf("the process was never killed: there is no point %d in %q", s.kill, s.Points())
 		}
 	}
 	if s.keys != want {
@@ -225,9 +223,9 @@ func (s *stage) play() []string {
 	}
 	s.silent(key, firstKey)
 	if t.Failed() {
-		t.Logf("the provider said:\n%s", s.output.String())
+		t.Logf("the provider said:\n%s", s.Output.String())
 	}
-	return s.points
+	return s.Points()
 }
 
 // known says whether the journal has a user as in place or followed by another:
@@ -235,7 +233,7 @@ func (s *stage) play() []string {
 func (s *stage) known(sub v1alpha1.Subject, user string) bool {
 	name, err := v1alpha1.RequestName(sub, v1alpha1.KindBucketCredential, "")
 	o := &v1alpha1.CloudResource{}
-	if err := errors.Join(err, s.k.admin.Get(s.t.Context(), client.ObjectKey{Namespace: v1alpha1.Namespace(sub.Project), Name: name}, o)); err != nil {
+	if err := errors.Join(err, s.k.Admin.Get(s.t.Context(), client.ObjectKey{Namespace: v1alpha1.Namespace(sub.Project), Name: name}, o)); err != nil {
 		s.t.Error(err)
 	}
 	return slices.ContainsFunc(o.Status.Credentials, func(e v1alpha1.CredentialEntry) bool {

@@ -35,7 +35,7 @@ func (s *stage) eventually(what string, in func() bool) {
 	s.t.Helper()
 	for end := time.Now().Add(60 * time.Second); !in(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			s.t.Fatalf("it does not come about that %s\n%s", what, s.output.String())
+			s.t.Fatalf("it does not come about that %s\n%s", what, s.Output.String())
 		}
 	}
 }
@@ -79,7 +79,7 @@ func TestSecretThere_C118_C119_C120(t *testing.T) {
 	sub, by := s.service()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.StorageSecretName(sub), Namespace: v1alpha1.Namespace(sub.Project)},
 		Data: map[string][]byte{v1alpha1.EntryAccessKey: []byte("of-before"), v1alpha1.EntrySecretKey: []byte("of-before-too")}}
-	if err := s.k.admin.Create(t.Context(), secret); err != nil {
+	if err := s.k.Admin.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
 	ask := s.storage(sub, by)
@@ -138,7 +138,7 @@ func TestRotationsWithinGrace_C121_C124_C125_C126(t *testing.T) {
 		}
 	}
 	// C-125: by another process than the one that retired them.
-	s.stop()
+	s.Stop(t)
 	s.start()
 	s.eventually("one credential is left", func() bool { return len(s.issued(sub, ask.Identity)) == 1 })
 	s.mu.Lock()

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -16,20 +15,17 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
 	"github.com/radial-project/radial/installation/ankka"
+	"github.com/radial-project/radial/internal/ankkatest"
+	"github.com/radial-project/radial/internal/clustertest"
 	"github.com/radial-project/radial/provider"
 	"github.com/radial-project/radial/provider/scripted"
 )
@@ -108,38 +104,14 @@ func (b *bench) cloud() error {
 }
 
 func cloudClient(c *rest.Config) (client.WithWatch, error) {
-	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
-		return nil, err
-	}
-	return client.NewWithWatch(c, client.Options{Scheme: s})
+	return client.NewWithWatch(c, client.Options{Scheme: ankkatest.Scheme()})
 }
 
 // installCloud installs kinds, accounts and grants, and waits until they are
 // served.
 func (b *bench) installCloud(c client.WithWatch) error {
-	for _, paths := range [][]string{ankka.CRDs, ankka.OperatorGrant, ankka.ProviderGrant} {
-		for _, path := range paths {
-			raw, err := ankka.Files.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			docs := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
-			for {
-				var u unstructured.Unstructured
-				if err := docs.Decode(&u.Object); errors.Is(err, io.EOF) {
-					break
-				} else if err != nil {
-					return err
-				}
-				if len(u.Object) == 0 {
-					continue
-				}
-				if err := c.Apply(b.ctx, client.ApplyConfigurationFromUnstructured(&u), client.FieldOwner("installer"), client.ForceOwnership); err != nil {
-					return fmt.Errorf("%s: %w", path, err)
-				}
-			}
-		}
+	if err := ankkatest.Apply(b.ctx, c, ankka.Files, slices.Concat(ankka.CRDs, ankka.OperatorGrant, ankka.ProviderGrant)...); err != nil {
+		return err
 	}
 	err := c.Create(b.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Namespace(cloudProject)}})
 	if err != nil {
@@ -159,8 +131,8 @@ func (b *bench) installCloud(c client.WithWatch) error {
 func (b *bench) as(c client.Client, config *rest.Config, namespace, name string) (*rest.Config, error) {
 	r := &authenticationv1.TokenRequest{}
 	err := c.SubResource("token").Create(b.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}, r)
-	as := rest.AnonymousClientConfig(config)
-	as.BearerToken, as.QPS = r.Status.Token, -1
+	as := clustertest.WithToken(config, r.Status.Token)
+	as.QPS = -1
 	return as, err
 }
 
@@ -192,13 +164,12 @@ func (b *bench) operate(c client.Client, config *rest.Config) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	k := clientcmdapi.NewConfig()
-	k.Clusters["c"] = &clientcmdapi.Cluster{Server: as.Host, CertificateAuthorityData: as.CAData, CertificateAuthority: as.CAFile}
-	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: as.BearerToken}
-	k.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	k.CurrentContext = "x"
+	raw, err := clustertest.Kubeconfig(as)
+	if err != nil {
+		return nil, err
+	}
 	path := filepath.Join(b.dir, "operator.kubeconfig")
-	if err := clientcmd.WriteToFile(*k, path); err != nil {
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(b.ctx, filepath.Join(b.bin, "radial-operator"), "--kubeconfig", path, "--health-listen=0", "--metrics-listen=0")

@@ -22,8 +22,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/radial-project/radial/internal/clustertest"
 )
@@ -142,14 +140,7 @@ func (i *system) auditFile() string { return filepath.Join(i.dir, "audit.log") }
 
 func kubeconfigOf(t *testing.T, c *rest.Config) []byte {
 	t.Helper()
-	out := clientcmdapi.NewConfig()
-	out.Clusters["c"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData, CertificateAuthority: c.CAFile}
-	out.AuthInfos["u"] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, ClientCertificate: c.CertFile, ClientKey: c.KeyFile, Token: c.BearerToken,
-	}
-	out.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	out.CurrentContext = "x"
-	raw, err := clientcmd.Write(*out)
+	raw, err := clustertest.Kubeconfig(c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
@@ -101,18 +99,8 @@ func (p *process) answers(ctx context.Context, t *testing.T, c *http.Client, url
 // kubeconfig is the chart's ServiceAccount on the test's cluster.
 func kubeconfig(ctx context.Context, t *testing.T, clients kubernetes.Interface, cluster *rest.Config, namespace, account string) string {
 	t.Helper()
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: cluster.Host, CertificateAuthorityData: cluster.CAData}
-	if len(cluster.CAData) == 0 {
-		config.Clusters["c"].CertificateAuthority = cluster.CAFile
-	}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token(ctx, t, clients, namespace, account)}
-	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	config.CurrentContext = "x"
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
+	clustertest.WriteKubeconfig(t, path, clustertest.WithToken(cluster, token(ctx, t, clients, namespace, account)))
 	return path
 }
 

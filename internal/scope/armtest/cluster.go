@@ -131,15 +131,22 @@ func mint(tb testing.TB, config *rest.Config) (secret string, kubeconfig []byte,
 	if err != nil {
 		tb.Fatalf("make a token: %v", err)
 	}
+	return s.Name, kubeconfigOf(tb, config.Host, authority(tb, config), r.Status.Token), r.Status.Token
+}
+
+// kubeconfigOf is a kubeconfig as AKS hands it out.
+func kubeconfigOf(tb testing.TB, server string, authority []byte, token string) []byte {
+	tb.Helper()
 	k := clientcmdapi.NewConfig()
-	k.Clusters["aks"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: authority(tb, config)}
-	k.AuthInfos["admin"] = &clientcmdapi.AuthInfo{Token: r.Status.Token}
+	k.Clusters["aks"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority}
+	k.AuthInfos["admin"] = &clientcmdapi.AuthInfo{Token: token}
 	k.Contexts["aks-admin"] = &clientcmdapi.Context{Cluster: "aks", AuthInfo: "admin"}
 	k.CurrentContext = "aks-admin"
-	if kubeconfig, err = clientcmd.Write(*k); err != nil {
+	raw, err := clientcmd.Write(*k)
+	if err != nil {
 		tb.Fatal(err)
 	}
-	return s.Name, kubeconfig, r.Status.Token
+	return raw
 }
 
 func prepareAccount(ctx context.Context, tb testing.TB, client kubernetes.Interface) {

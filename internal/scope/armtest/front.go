@@ -13,8 +13,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // front stands before a real API server and knows its own tokens: one that is
@@ -74,16 +72,8 @@ func (s *Server) AddFront(tb testing.TB, id string, config *rest.Config) *Cluste
 func (c *Cluster) rotateFront(tb testing.TB) {
 	tb.Helper()
 	token := randomText()
-	k := clientcmdapi.NewConfig()
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.front.server.Certificate().Raw})
-	k.Clusters["aks"] = &clientcmdapi.Cluster{Server: c.front.server.URL, CertificateAuthorityData: authority}
-	k.AuthInfos["admin"] = &clientcmdapi.AuthInfo{Token: token}
-	k.Contexts["aks-admin"] = &clientcmdapi.Context{Cluster: "aks", AuthInfo: "admin"}
-	k.CurrentContext = "aks-admin"
-	kubeconfig, err := clientcmd.Write(*k)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	kubeconfig := kubeconfigOf(tb, c.front.server.URL, authority, token)
 	c.front.mu.Lock()
 	c.front.token = token
 	c.front.mu.Unlock()

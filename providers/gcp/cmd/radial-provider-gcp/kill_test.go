@@ -43,7 +43,7 @@ func play(t *testing.T, kill int) []string {
 	go func() {
 		defer close(restarted)
 		select {
-		case <-s.died:
+		case <-s.Died():
 			// An answer was lost if a key was made that the Secret does not hold.
 			if keys := s.fake.Keys(identity); len(keys) > 0 {
 				if access, _ := s.pair(sub); keys[len(keys)-1].Access != access {
@@ -56,7 +56,7 @@ func play(t *testing.T, kill int) []string {
 		case <-t.Context().Done():
 		}
 	}()
-	s.arm(kill)
+	s.Arm(kill)
 	key := s.apply(sub, v1alpha1.KindBucketCredential, "", params, 1)
 	s.done(key)
 	first, firstKey := s.pair(sub)
@@ -86,7 +86,7 @@ func play(t *testing.T, kill int) []string {
 		t.Errorf("C-144: the key in the Secret was ended, or the one before was not")
 	}
 	sec := &corev1.Secret{}
-	s.must(s.in.admin.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.Namespace(p), Name: v1alpha1.StorageSecretName(sub)}, sec))
+	s.must(s.in.Admin.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.Namespace(p), Name: v1alpha1.StorageSecretName(sub)}, sec))
 	if id := sec.Annotations[v1alpha1.AnnotationCredentialID]; strings.Contains(id, second) || id == "" {
 		t.Errorf("C-144: the Secret's annotation is %q", id)
 	}
@@ -97,19 +97,17 @@ func play(t *testing.T, kill int) []string {
 	mu.Unlock()
 	if kill >= 0 {
 		select {
-		case <-s.died:
+		case <-s.Died():
 			<-restarted
 		default:
-			t.Errorf("the process was never killed: there is no point %d in %q", kill, s.points)
+			t.Errorf("the process was never killed: there is no point %d in %q", kill, s.Points())
 		}
 	}
 	s.clean(p)
 	if t.Failed() {
-		t.Logf("the provider said:\n%s", tail(s.output.String()))
+		t.Logf("the provider said:\n%s", tail(s.Output.String()))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.points
+	return s.Points()
 }
 
 // The process is killed at every call to Google and at every write to the API
@@ -159,12 +157,12 @@ func TestKilledMaking_C99_C147(t *testing.T) {
 		go func() {
 			defer close(restarted)
 			select {
-			case <-s.died:
+			case <-s.Died():
 				s.start()
 			case <-t.Context().Done():
 			}
 		}()
-		s.arm(kill)
+		s.Arm(kill)
 		id := s.identity(sub)
 		buckets := s.bucket(sub, func(a *v1alpha1.BucketAsk) { a.KMSKey, a.CORSOrigins = wrapKey, []string{"*"} })
 		old := s.bucket(found, nil)
@@ -201,16 +199,14 @@ func TestKilledMaking_C99_C147(t *testing.T) {
 		}
 		if kill >= 0 {
 			select {
-			case <-s.died:
+			case <-s.Died():
 				<-restarted
 			default:
 				t.Logf("not killed: there was no point %d this time", kill)
 			}
 		}
 		s.clean(p)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.points
+		return s.Points()
 	}
 	step := 6
 	if os.Getenv("RADIAL_FAULT") == "all" {
@@ -251,10 +247,10 @@ func TestGracefulRestarts_C94_C95(t *testing.T) {
 	params := s.storage(sub)
 	key := s.apply(sub, v1alpha1.KindBucketCredential, "", params, 1)
 	for i := range 100 {
-		s.must(s.in.admin.Patch(t.Context(), &v1alpha1.CloudResource{ObjectMeta: metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace}},
+		s.must(s.in.Admin.Patch(t.Context(), &v1alpha1.CloudResource{ObjectMeta: metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace}},
 			client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"test.radapp.io/applied":"%d"}}}`, i))))
 		if i%10 == 5 {
-			s.stop()
+			s.Stop(s.T)
 			s.start()
 		}
 	}
@@ -284,7 +280,7 @@ func TestHostileGoogle_C100_C152(t *testing.T) {
 	if d := r.Status.Detail; len(d) > v1alpha1.MaxDetail || v1alpha1.Clean(d) != d || !strings.Contains(d, "Invalid argument") {
 		t.Errorf("C-152: %d bytes: %.200q", len(d), d)
 	}
-	if text := r.Status.Detail + s.output.String(); strings.Contains(text, canary) {
+	if text := r.Status.Detail + s.Output.String(); strings.Contains(text, canary) {
 		t.Error("C-100: what looks like a key is shown")
 	}
 	s.clean(sub.Project)

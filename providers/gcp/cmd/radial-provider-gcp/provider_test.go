@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
+	"github.com/radial-project/radial/internal/clustertest"
 	"github.com/radial-project/radial/provider"
 	"github.com/radial-project/radial/provider/conformance"
 	"github.com/radial-project/radial/providers/gcp/fakegoogle"
@@ -30,7 +31,7 @@ func unhurried() fakegoogle.Options {
 func TestConformance_C10_C136(t *testing.T) {
 	s := newStage(t, "gcp", unhurried())
 	s.start()
-	w := &conformance.World{Client: s.in.admin, NamePrefix: "acme", Limit: 120 * time.Second, Keep: true,
+	w := &conformance.World{Client: s.in.Admin, NamePrefix: "acme", Limit: 120 * time.Second, Keep: true,
 		Settings: provider.Settings{Provider: "gcp", Account: account, Location: location, KMSKey: wrapKey, RotationGrace: grace}}
 	results := conformance.Run(t.Context(), w, conformance.Scenarios())
 	text, err := conformance.Report(w, results)
@@ -49,10 +50,10 @@ func TestConformance_C10_C136(t *testing.T) {
 		})
 	}
 	if t.Failed() {
-		t.Log(tail(s.output.String()))
+		t.Log(tail(s.Output.String()))
 	}
 	for _, k := range s.fake.AllKeys() {
-		if out := s.output.String() + text; strings.Contains(out, k.Secret) || strings.Contains(out, k.Access) {
+		if out := s.Output.String() + text; strings.Contains(out, k.Secret) || strings.Contains(out, k.Access) {
 			t.Error("C-100: a key stands in the provider's logs")
 		}
 	}
@@ -70,7 +71,7 @@ func TestNothingUnasked_C3_C105_C106(t *testing.T) {
 	s.identity(idle)
 	s.name = name
 	sub := s.service(p, "reports")
-	s.eventually("the provider serves", func() bool { return strings.Contains(s.output.String(), `"serving"`) })
+	s.eventually("the provider serves", func() bool { return strings.Contains(s.Output.String(), `"serving"`) })
 	if calls := s.fake.Calls(); len(calls) != 0 {
 		t.Fatalf("C-3: %v", calls)
 	}
@@ -80,7 +81,7 @@ func TestNothingUnasked_C3_C105_C106(t *testing.T) {
 	access, secret := s.pair(sub)
 	s.fake.Forget()
 	for _, k := range []string{"reports-identity", "reports-bucket", "reports-storage-credential"} {
-		s.must(s.in.admin.Delete(t.Context(), &v1alpha1.CloudResource{ObjectMeta: metav1.ObjectMeta{Name: k, Namespace: key.Namespace}}))
+		s.must(s.in.Admin.Delete(t.Context(), &v1alpha1.CloudResource{ObjectMeta: metav1.ObjectMeta{Name: k, Namespace: key.Namespace}}))
 	}
 	// What is asked after that is answered after that.
 	other := s.done(s.identity(s.service(p, "other")))
@@ -138,7 +139,7 @@ func TestKeysReachTheirOwn_C78_C119_C126_C143(t *testing.T) {
 	}
 	// Deleted and asked for again: the Secret is there, so the second key is ended.
 	first, firstKey := s.pair(subjects[0])
-	s.must(s.in.admin.Delete(t.Context(), &v1alpha1.CloudResource{ObjectMeta: metav1.ObjectMeta{Name: keys[0].Name, Namespace: keys[0].Namespace}}))
+	s.must(s.in.Admin.Delete(t.Context(), &v1alpha1.CloudResource{ObjectMeta: metav1.ObjectMeta{Name: keys[0].Name, Namespace: keys[0].Namespace}}))
 	s.done(s.apply(subjects[0], v1alpha1.KindBucketCredential, "", params[0], 1))
 	identity := params[0][v1alpha1.ParamIdentity]
 	s.eventually("the key without a place is ended", func() bool { return len(s.fake.Keys(identity)) == 1 })
@@ -213,7 +214,7 @@ func TestSecretSync_C69_C70(t *testing.T) {
 	})
 	value := func() string {
 		sec := &corev1.Secret{}
-		_ = s.in.admin.Get(context.Background(), client.ObjectKey{Namespace: key.Namespace, Name: ask.SecretName}, sec)
+		_ = s.in.Admin.Get(context.Background(), client.ObjectKey{Namespace: key.Namespace, Name: ask.SecretName}, sec)
 		return string(sec.Data["KEY"])
 	}
 	s.fake.SetSecret(id, []byte("first-value-in-the-account"))
@@ -223,7 +224,7 @@ func TestSecretSync_C69_C70(t *testing.T) {
 	s.fake.SetSecret(id, []byte("second-value-in-the-account"))
 	s.eventually("the Secret follows", func() bool { return value() == "second-value-in-the-account" })
 	s.clean(p)
-	if out := s.output.String(); strings.Contains(out, "value-in-the-account") {
+	if out := s.Output.String(); strings.Contains(out, "value-in-the-account") {
 		t.Error("C-100: a value stands in the logs")
 	}
 }
@@ -252,7 +253,7 @@ func TestStart_C42_C148(t *testing.T) {
 				t.Setenv(k, v)
 				env = append(env, k+"="+v)
 			}
-			var out buffer
+			var out clustertest.Buffer
 			code := run(t.Context(), "gcp", nil, env, &out, &out)
 			if text := out.String(); code != c.code || !strings.Contains(text, c.words) || strings.Contains(text, "canary") {
 				t.Errorf("exit %d: %s", code, text)
@@ -276,7 +277,7 @@ func TestExternalCommand_C136_C137_C138(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	text := string(out)
 	if err != nil || !strings.Contains(text, " passed, 0 failed, ") || !strings.Contains(text, "--- PASS: TestExternal_") {
-		t.Errorf("%v\n%s\n%s", err, text, tail(s.output.String()))
+		t.Errorf("%v\n%s\n%s", err, text, tail(s.Output.String()))
 	}
 	if !strings.Contains(text, "step skipped: needs a scripted account") || !strings.Contains(text, "step skipped: how many credentials were issued") {
 		t.Error("C-137, C-138: the report does not say what was skipped")

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/pem"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -23,11 +19,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
+	"github.com/radial-project/radial/internal/ankkatest"
 	"github.com/radial-project/radial/provider"
 	"github.com/radial-project/radial/providers/gcp/fakegoogle"
 )
@@ -50,71 +45,31 @@ const (
 // are seen from here, call by call.
 type stage struct {
 	*testing.T
-	in     *installed
+	*ankkatest.Mortal
+	in     *ankkatest.World
 	name   string
 	fake   *fakegoogle.Fake
 	google string
 	config string
 	args   []string
-	output buffer
 
-	mu      sync.Mutex
-	process *process
-	// armed counts the points from here on; at point kill the process dies.
-	armed  bool
-	kill   int
-	points []string
-	died   chan struct{}
+	mu sync.Mutex
 	// sent are the calls to the API server.
 	sent []string
 	// watch looks at each call to Google before it is carried out.
 	watch func(fakegoogle.Call)
 }
 
-type process struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
-}
-
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 func newStage(t *testing.T, name string, o fakegoogle.Options, args ...string) *stage {
 	t.Helper()
-	in := install(t)
-	s := &stage{T: t, in: in, name: name, fake: fakegoogle.New(o), kill: -1, died: make(chan struct{}), args: args}
+	in := ankkatest.Installed(t)
+	s := &stage{T: t, Mortal: ankkatest.NewMortal(), in: in, name: name, fake: fakegoogle.New(o), args: args}
 	s.fake.AddKey(wrapKey)
 	s.fake.Hook(s.call)
 	google := httptest.NewServer(s.fake)
 	t.Cleanup(google.Close)
 	s.google = google.URL
-	transport, err := rest.TransportFor(rest.AnonymousClientConfig(in.Config))
-	if err != nil {
-		t.Fatal(err)
-	}
-	target, err := url.Parse(in.Config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
-	// Without TLS no token would be sent.
-	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.api(proxy, w, r) }))
-	t.Cleanup(api.CloseClientConnections)
-	s.config = kubeconfig(t, clientcmdapi.Cluster{Server: api.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})}, in.token(t))
+	s.config = in.Behind(t, ankkatest.Provider, s.api)
 	return s
 }
 
@@ -126,57 +81,13 @@ func (s *stage) start() {
 	cmd.Env = append(os.Environ(), runMain+"="+s.name, "GCE_METADATA_HOST="+strings.TrimPrefix(s.google, "http://"),
 		"ANKKA_CLOUD_PROVIDER="+s.name, "ANKKA_CLOUD_ACCOUNT="+account, "ANKKA_CLOUD_LOCATION="+location, "ANKKA_CLOUD_KMS_KEY="+wrapKey,
 		"ANKKA_CLOUD_ACKNOWLEDGEMENT_BOUND=2m", "ANKKA_CLOUD_ROTATION_GRACE="+grace.String(), provider.EnvInstallation+"=under-test")
-	cmd.Stdout, cmd.Stderr = &s.output, &s.output
-	if err := cmd.Start(); err != nil {
-		s.Fatal(err)
-	}
-	p := &process{cmd, make(chan struct{})}
-	go func() { _ = cmd.Wait(); close(p.ended) }()
-	s.mu.Lock()
-	s.process = p
-	s.mu.Unlock()
-	s.Cleanup(func() { _ = cmd.Process.Kill(); <-p.ended })
-}
-
-func (s *stage) stop() {
-	s.Helper()
-	s.mu.Lock()
-	p := s.process
-	s.mu.Unlock()
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	<-p.ended
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-		s.Fatalf("the provider exits %d on SIGTERM:\n%s", code, s.output.String())
-	}
-}
-
-// point is one moment; it answers whether the process was killed at it.
-func (s *stage) point(what string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.armed {
-		return false
-	}
-	s.points = append(s.points, what)
-	if len(s.points)-1 != s.kill {
-		return false
-	}
-	_ = s.process.cmd.Process.Kill()
-	<-s.process.ended
-	close(s.died)
-	return true
-}
-
-func (s *stage) arm(kill int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.armed, s.kill = true, kill
+	s.must(s.Start(s.T, cmd))
 }
 
 // call is the fake's hook.
 func (s *stage) call(c fakegoogle.Call, after bool) bool {
 	if after {
-		return s.point("after " + c.Op)
+		return s.Point("after " + c.Op)
 	}
 	s.mu.Lock()
 	watch := s.watch
@@ -184,47 +95,33 @@ func (s *stage) call(c fakegoogle.Call, after bool) bool {
 	if watch != nil {
 		watch(c)
 	}
-	return s.point("before " + c.Op)
+	return s.Point("before " + c.Op)
 }
 
 func (s *stage) api(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.sent = append(s.sent, r.Method+" "+r.URL.Path)
 	s.mu.Unlock()
-	writes := r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch
-	if !writes || !strings.Contains(r.URL.Path, "-storage-credential") && !strings.Contains(r.URL.Path, "/secrets") {
+	if !ankkatest.WritesCredential(r) {
 		next.ServeHTTP(w, r)
 		return
 	}
 	parts := strings.Split(r.URL.Path, "/")
-	what := r.Method + " " + parts[len(parts)-1]
-	if s.point("before " + what) {
-		panic(http.ErrAbortHandler)
-	}
-	rec := httptest.NewRecorder()
-	next.ServeHTTP(rec, r)
-	if s.point("after " + what) {
-		panic(http.ErrAbortHandler)
-	}
-	for k, v := range rec.Header() {
-		w.Header()[k] = v
-	}
-	w.WriteHeader(rec.Code)
-	_, _ = w.Write(rec.Body.Bytes())
+	s.Between(r.Method+" "+parts[len(parts)-1], w, func(w http.ResponseWriter) { next.ServeHTTP(w, r) })
 }
 
 // project makes one that no other test has.
 func (s *stage) project() string {
 	s.Helper()
 	id := "g" + strings.ToLower(rand.Text()[:9])
-	s.must(s.in.admin.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Namespace(id)}}))
-	s.must(s.in.admin.Create(s.Context(), &v1alpha1.AnkkaProject{ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: v1alpha1.Namespace(id)}, Spec: v1alpha1.AnkkaProjectSpec{ProjectID: id}}))
+	s.must(s.in.Admin.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Namespace(id)}}))
+	s.must(s.in.Admin.Create(s.Context(), &v1alpha1.AnkkaProject{ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: v1alpha1.Namespace(id)}, Spec: v1alpha1.AnkkaProjectSpec{ProjectID: id}}))
 	return id
 }
 
 func (s *stage) service(project, name string) v1alpha1.Subject {
 	s.Helper()
-	s.must(s.in.admin.Create(s.Context(), &v1alpha1.AnkkaService{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: v1alpha1.Namespace(project)},
+	s.must(s.in.Admin.Create(s.Context(), &v1alpha1.AnkkaService{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: v1alpha1.Namespace(project)},
 		Spec: v1alpha1.AnkkaServiceSpec{ProjectID: project, ServiceName: name, Generation: 1, Image: "registry.invalid/none"}}))
 	return v1alpha1.Subject{Project: project, Service: name}
 }
@@ -249,7 +146,7 @@ func (s *stage) apply(sub v1alpha1.Subject, kind, secret string, params map[stri
 		owner, ownerKind, ownerName = &v1alpha1.AnkkaService{}, v1alpha1.AnkkaServiceKind, sub.Service
 		subject["service"] = sub.Service
 	}
-	s.must(s.in.admin.Get(s.Context(), client.ObjectKey{Namespace: ns, Name: ownerName}, owner))
+	s.must(s.in.Admin.Get(s.Context(), client.ObjectKey{Namespace: ns, Name: ownerName}, owner))
 	parameters := map[string]any{}
 	for k, v := range params {
 		parameters[k] = v
@@ -261,7 +158,7 @@ func (s *stage) apply(sub v1alpha1.Subject, kind, secret string, params map[stri
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.CloudResourceKind, "spec": spec,
 		"metadata": map[string]any{"name": name, "namespace": ns, "ownerReferences": []any{map[string]any{
 			"apiVersion": v1alpha1.GroupVersion.String(), "kind": ownerKind, "name": ownerName, "uid": string(owner.GetUID()), "controller": true, "blockOwnerDeletion": true}}}}}
-	s.must(s.in.admin.Apply(s.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManagerOperator), client.ForceOwnership))
+	s.must(s.in.Admin.Apply(s.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManagerOperator), client.ForceOwnership))
 	return client.ObjectKey{Namespace: ns, Name: name}
 }
 
@@ -270,7 +167,7 @@ func (s *stage) await(key client.ObjectKey, what string, in func(*v1alpha1.Cloud
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), 90*time.Second)
 	defer cancel()
-	w, err := s.in.admin.Watch(ctx, &v1alpha1.CloudResourceList{}, client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name})
+	w, err := s.in.Admin.Watch(ctx, &v1alpha1.CloudResourceList{}, client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name})
 	s.must(err)
 	defer w.Stop()
 	var last v1alpha1.CloudResourceStatus
@@ -283,7 +180,7 @@ func (s *stage) await(key client.ObjectKey, what string, in func(*v1alpha1.Cloud
 			return r
 		}
 	}
-	s.Fatalf("request %s is not %s; it is %s: %s\n%s", key.Name, what, last.Phase, last.Detail, tail(s.output.String()))
+	s.Fatalf("request %s is not %s; it is %s: %s\n%s", key.Name, what, last.Phase, last.Detail, tail(s.Output.String()))
 	return nil
 }
 
@@ -329,7 +226,7 @@ func (s *stage) storage(sub v1alpha1.Subject) map[string]string {
 func (s *stage) pair(sub v1alpha1.Subject) (access, secret string) {
 	s.Helper()
 	sec := &corev1.Secret{}
-	err := s.in.admin.Get(context.Background(), client.ObjectKey{Namespace: v1alpha1.Namespace(sub.Project), Name: v1alpha1.StorageSecretName(sub)}, sec)
+	err := s.in.Admin.Get(context.Background(), client.ObjectKey{Namespace: v1alpha1.Namespace(sub.Project), Name: v1alpha1.StorageSecretName(sub)}, sec)
 	if err != nil && !apierrors.IsNotFound(err) {
 		s.Error(err)
 	}
@@ -344,7 +241,7 @@ func (s *stage) eventually(what string, in func() bool) {
 	defer tick.Stop()
 	for !in() {
 		if time.Now().After(end) {
-			s.Fatalf("it does not come about that %s\n%s", what, tail(s.output.String()))
+			s.Fatalf("it does not come about that %s\n%s", what, tail(s.Output.String()))
 		}
 		<-tick.C
 	}
@@ -359,9 +256,9 @@ func (s *stage) reaches(access, secret, bucket string) bool {
 func (s *stage) clean(project string) {
 	s.Helper()
 	var text strings.Builder
-	text.WriteString(s.output.String())
+	text.WriteString(s.Output.String())
 	var l v1alpha1.CloudResourceList
-	s.must(s.in.admin.List(s.Context(), &l, client.InNamespace(v1alpha1.Namespace(project))))
+	s.must(s.in.Admin.List(s.Context(), &l, client.InNamespace(v1alpha1.Namespace(project))))
 	for _, r := range l.Items {
 		fmt.Fprintf(&text, "%+v\n", r.Status)
 	}
