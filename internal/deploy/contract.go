@@ -143,9 +143,9 @@ func (a Affected) Key() string {
 	if id, ok := a.Carried(); ok {
 		return id
 	}
-	id := a.ID
-	if x, err := template.ParseExtensionID(a.ID); err == nil {
-		id = x.Key()
+	id, ok := template.ExtensionKey(a.ID)
+	if !ok {
+		id = a.ID
 	}
 	return a.Scope.Key() + id
 }

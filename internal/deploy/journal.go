@@ -70,7 +70,7 @@ func (r *run) planRow(id core.ID, localID string, h Handle, needs []core.ID) *ro
 	before, ok := r.previous[id.Key()]
 	if !ok && !h.own() {
 		// What the target named only when it was made has another id in the plan.
-		if before, ok = r.previous[h.key()]; ok {
+		if before, ok = r.recordedAs(h.key()); ok {
 			w.out.ID = before.ID
 		}
 	}
@@ -92,6 +92,20 @@ func (r *run) planRow(id core.ID, localID string, h Handle, needs []core.ID) *ro
 		}
 	}
 	return w
+}
+
+// recordedAs finds what an extension made by its key. The run's lock is held.
+func (r *run) recordedAs(key string) (core.Output, bool) {
+	if r.recorded == nil {
+		r.recorded = map[string]core.Output{}
+		for _, o := range r.q.Previous {
+			if h, err := readHandle(o); err == nil && !h.own() {
+				r.recorded[h.key()] = o
+			}
+		}
+	}
+	o, ok := r.recorded[key]
+	return o, ok
 }
 
 // taken reports whether this run has made the resource in an attempt before. A

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ type run struct {
 	q        Request
 	api      ResourceAPI
 	targets  *targets
-	previous map[string]core.Output
+	previous map[string]core.Output // by id
 	rec      *recorder
 	// slots has a place for each resource that is worked on, over all
 	// deployments of the run.
@@ -47,6 +48,9 @@ type run struct {
 	deleted  []Affected
 	// byID are the resources of the control plane by id in lower case.
 	byID map[string]*node
+	// recorded are those of the request's Previous that an extension made, by their
+	// key there: made when one is not found by its id.
+	recorded map[string]core.Output
 	// resumed says that an attempt of this run has recorded its plan.
 	resumed bool
 
@@ -90,13 +94,9 @@ func (e *Engine) newRun(q Request) *run {
 	}
 	for _, o := range q.Previous {
 		r.previous[o.ID.Key()] = o
-		h, err := readHandle(o)
-		if err != nil {
-			continue
-		}
-		r.resumed = r.resumed || q.Run != "" && h.Run == q.Run
-		if !h.own() {
-			r.previous[h.key()] = o
+		if !r.resumed && q.Run != "" && bytes.Contains(o.Handle, []byte(q.Run)) {
+			h, err := readHandle(o)
+			r.resumed = err == nil && h.Run == q.Run
 		}
 	}
 	if !q.ID.IsZero() {

@@ -108,8 +108,8 @@ func idKey(a deploy.Affected) string {
 		return key
 	}
 	if a.Scope != nil {
-		if id, err := template.ParseExtensionID(a.ID); err == nil {
-			return id.Key()
+		if key, ok := template.ExtensionKey(a.ID); ok {
+			return key
 		}
 	}
 	return strings.ToLower(a.ID)

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -131,7 +132,7 @@ func (r *run) passes(action Action) int {
 	prefix := strings.TrimSuffix(r.passRun(action, 0), "0")
 	for _, o := range r.s.Journal() {
 		var h deploy.Handle
-		if json.Unmarshal(o.Handle, &h) != nil {
+		if !bytes.Contains(o.Handle, []byte(r.q.Run)) || json.Unmarshal(o.Handle, &h) != nil {
 			continue
 		}
 		if text, ok := strings.CutPrefix(h.Run, prefix); ok {

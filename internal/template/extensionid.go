@@ -1,6 +1,7 @@
 package template
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -106,6 +107,114 @@ func (id ExtensionID) Key() string {
 	}
 	sort.Slice(c.Parts, func(i, j int) bool { return c.Parts[i].Key < c.Parts[j].Key })
 	return c.String()
+}
+
+// ExtensionKey is the [ExtensionID.Key] of an id as text; ok is false when it is not
+// one. A stack compares thousands of ids many times, so those that are written as
+// String writes them (nearly all) are not taken apart and put together again.
+func ExtensionKey(text string) (key string, ok bool) {
+	if key, ok = writtenKey(text); ok {
+		return key, true
+	}
+	id, err := ParseExtensionID(text)
+	if err != nil {
+		return "", false
+	}
+	return id.Key(), true
+}
+
+// writtenKey is the key of an id in the form that String writes, with keys of ASCII;
+// ok is false for any other text, ids among them.
+func writtenKey(text string) (key string, ok bool) {
+	rest, ok := cutFold(text, "/planes/")
+	if !ok {
+		return "", false
+	}
+	provider, rest, ok := strings.Cut(rest, "/")
+	if !ok || !isWritten(provider, false) {
+		return "", false
+	}
+	type pair struct{ key, value string }
+	var few [8]pair
+	pairs := few[:0]
+	typed := false
+	for rest != "" {
+		var p pair
+		if p.key, rest, ok = strings.Cut(rest, "/"); !ok || !isWritten(p.key, false) || strings.IndexByte(p.key, '%') >= 0 {
+			return "", false
+		}
+		var more bool
+		if p.value, rest, more = strings.Cut(rest, "/"); more && rest == "" {
+			return "", false // it ends with a slash
+		}
+		p.key = strings.ToLower(p.key)
+		if !isWritten(p.value, p.key != KeyType) {
+			return "", false
+		}
+		if p.key == KeyType {
+			p.value, typed = lowerWritten(p.value), true
+		}
+		at := len(pairs)
+		for at > 0 && pairs[at-1].key >= p.key {
+			at--
+		}
+		if at < len(pairs) && pairs[at].key == p.key {
+			return "", false
+		}
+		pairs = slices.Insert(pairs, at, p)
+	}
+	if !typed {
+		return "", false
+	}
+	var b strings.Builder
+	b.Grow(len(text))
+	b.WriteString("/planes/")
+	b.WriteString(lowerWritten(provider))
+	for _, p := range pairs {
+		b.WriteByte('/')
+		b.WriteString(p.key)
+		b.WriteByte('/')
+		b.WriteString(p.value)
+	}
+	return b.String(), true
+}
+
+// isWritten reports whether a segment is not empty and is as escapeURI writes it;
+// with any it may stand for what is not ASCII.
+func isWritten(s string, any bool) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if isUnreserved(c) {
+			continue
+		}
+		if c != '%' || i+2 >= len(s) {
+			return false
+		}
+		high, low := strings.IndexByte(upperHex, s[i+1]), strings.IndexByte(upperHex, s[i+2])
+		if high < 0 || low < 0 || isUnreserved(byte(high<<4|low)) || high > 7 && !any {
+			return false
+		}
+		i += 2
+	}
+	return s != ""
+}
+
+// lowerWritten is a segment of ASCII in lower case: its escapes, which stand for no
+// letters, stay.
+func lowerWritten(s string) string {
+	if strings.IndexByte(s, '%') < 0 {
+		return strings.ToLower(s)
+	}
+	b := []byte(s)
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case c == '%':
+			i += 2
+		case c >= 'A' && c <= 'Z':
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
 }
 
 // Equal reports whether two ids name the same resource of one target.

@@ -129,17 +129,23 @@ func fromJSON(e *evaluator, s string) (any, error) {
 
 // escapeURI escapes everything but letters, digits and - . _ ~.
 func escapeURI(s string) string {
-	const upper = "0123456789ABCDEF"
 	var b strings.Builder
+	b.Grow(len(s))
 	for i := range len(s) {
-		c := s[i]
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0 {
+		if c := s[i]; isUnreserved(c) {
 			b.WriteByte(c)
 		} else {
-			b.Write([]byte{'%', upper[c>>4], upper[c&15]})
+			b.Write([]byte{'%', upperHex[c>>4], upperHex[c&15]})
 		}
 	}
 	return b.String()
+}
+
+const upperHex = "0123456789ABCDEF"
+
+// isUnreserved reports whether a byte stands for itself in a URI.
+func isUnreserved(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~'
 }
 
 // unescapeURI undoes escapeURI.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 // seeded is a template with the scope and namespace of the first design, in
@@ -136,6 +137,21 @@ func TestNamespace_S8(t *testing.T) {
 
 // TestExtensionID_S13: the id is known before the call, in loops and under
 // conditions, and is what the running deployment says.
+// TestExtensionKey holds the short way to a key against the long one.
+func TestExtensionKey_S12(t *testing.T) {
+	pieces := rapid.SampledFrom([]string{"Kubernetes", "type", "TYPE", "Type", "import.namespace", "properties.metadata.name", "apps%2FDeployment", "core%2fConfigMap", "%41", "a", "B", "%C3%84", "%c3%84", "Ä",
+		"%", "%2", "%2F", "%25", "+", "$", "-._~", "", "x%20Y", "\u017f"})
+	rapid.Check(t, func(t *rapid.T) {
+		segments := rapid.SliceOfN(pieces, 0, 9).Draw(t, "segments")
+		text := rapid.SampledFrom([]string{"/planes/", "/Planes/", "/plane/", "planes/"}).Draw(t, "prefix") + strings.Join(segments, "/")
+		got, ok := ExtensionKey(text)
+		id, err := ParseExtensionID(text)
+		if ok != (err == nil) || ok && got != id.Key() {
+			t.Fatalf("%q: the key is %q, %t; taken apart it is %q, %v", text, got, ok, id.Key(), err)
+		}
+	})
+}
+
 func TestExtensionID_S13(t *testing.T) {
 	p, err := planOf(t, symbolic(`"parameters":{"on":{"type":"bool","defaultValue":true}},"resources":{
 	 "a":{"condition":"[parameters('on')]","import":"k","type":"core/Secret@v1","properties":{"metadata":{"name":"a"}}},

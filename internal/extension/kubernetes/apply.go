@@ -18,8 +18,9 @@ import (
 const maxTries = 5
 
 // Apply implements extension.Target. An object that is not there is made by one
-// call, which fails when it is there after all; so is one that an earlier run of
-// the same owner recorded. Anything else is read and judged first.
+// call, which fails when it is there after all; one that an earlier run of the same
+// owner recorded is changed by one call, or by none when it was read together with
+// others and stands as it is asked for. Anything else is read and judged first.
 func (t *Target) Apply(ctx context.Context, r extension.Resource) (extension.State, error) {
 	a, err := t.address(ctx, r, t.c.await)
 	if err != nil {
@@ -62,10 +63,13 @@ var errMoved = errors.New("it was changed in between")
 // put writes the object: makes it, or changes the one that is the owner's.
 func (t *Target) put(ctx context.Context, a addressed, r extension.Resource) (*unstructured.Unstructured, error) {
 	known := types.UID(r.UID)
+	live := t.standing(ctx, a, r.Owner, known)
 	for range maxTries {
 		var made *unstructured.Unstructured
 		var err error
 		switch {
+		case live != nil:
+			made, err = t.change(ctx, a, live, r.Owner)
 		case known == "":
 			made, err = t.create(ctx, a, r.Owner)
 		case !r.Owner.IsZero() && !keepsValues(a.object):
@@ -74,9 +78,11 @@ func (t *Target) put(ctx context.Context, a addressed, r extension.Resource) (*u
 			err = errMoved // the live object has to be seen
 		}
 		if errors.Is(err, errMoved) {
-			made, err = t.change(ctx, a, r.Owner)
+			if live, err = t.live(ctx, a); err == nil {
+				made, err = t.change(ctx, a, live, r.Owner)
+			}
 		}
-		if known = ""; errors.Is(err, errMoved) {
+		if known, live = "", nil; errors.Is(err, errMoved) {
 			continue
 		}
 		return made, err
@@ -121,13 +127,10 @@ func (t *Target) merged(ctx context.Context, a addressed, made *unstructured.Uns
 	return nil, core.Errorf(core.CodeConflict, "%s in cluster %q was made by somebody else at the same time, it is not taken over: rename or delete it", a.what, t.c.name)
 }
 
-// change reads the object, judges it and changes it; errMoved if it is not there
-// any more.
-func (t *Target) change(ctx context.Context, a addressed, owner core.ID) (*unstructured.Unstructured, error) {
-	live, err := t.live(ctx, a)
+// change judges the object as it was read and changes it, unless it stands as it
+// is asked for; errMoved if it is not there any more.
+func (t *Target) change(ctx context.Context, a addressed, live *unstructured.Unstructured, owner core.ID) (*unstructured.Unstructured, error) {
 	switch {
-	case err != nil:
-		return nil, err
 	case live == nil:
 		return nil, errMoved
 	case live.GetDeletionTimestamp() != nil:
@@ -137,6 +140,9 @@ func (t *Target) change(ctx context.Context, a addressed, owner core.ID) (*unstr
 		return nil, err
 	}
 	a.guest = isGuest(live, owner)
+	if stands(a.object, live, a.manager()) {
+		return live, nil
+	}
 	return t.update(ctx, a, live, live.GetUID())
 }
 

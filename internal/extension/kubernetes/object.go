@@ -84,11 +84,15 @@ func stamp(o *unstructured.Unstructured, id core.ID) {
 	o.SetLabels(labels)
 }
 
+func isSecret(o *unstructured.Unstructured) bool {
+	return o.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Secret"}
+}
+
 // prepareSecret writes a Secret's stringData as data, as the server would: then
 // the same field is ours in every run. Keys that KeepKey names get the value
 // that live, the Secret as it stands, has for them.
 func prepareSecret(o, live *unstructured.Unstructured) error {
-	if o.GroupVersionKind().GroupKind() != (schema.GroupKind{Kind: "Secret"}) {
+	if !isSecret(o) {
 		return nil
 	}
 	given, _, err := unstructured.NestedStringMap(o.Object, "stringData")

@@ -22,6 +22,11 @@ const onlyIfAbsent = "1"
 // than the typed clients show: whether an apply made the object, and what a
 // deletion left.
 func (c *Cluster) request(r *rest.Request, a addressed) *rest.Request {
+	return c.collection(r, a).Name(a.object.GetName())
+}
+
+// collection addresses all objects of the kind and namespace of one.
+func (c *Cluster) collection(r *rest.Request, a addressed) *rest.Request {
 	if a.gvk.Group == "" {
 		r = r.AbsPath("/api", a.gvk.Version)
 	} else {
@@ -30,7 +35,7 @@ func (c *Cluster) request(r *rest.Request, a addressed) *rest.Request {
 	if a.kind.namespaced {
 		r = r.Namespace(a.object.GetNamespace())
 	}
-	return r.Resource(a.kind.resource).Name(a.object.GetName())
+	return r.Resource(a.kind.resource)
 }
 
 // apply writes o under our field manager, never forced. created tells that it

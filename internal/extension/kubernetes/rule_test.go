@@ -60,8 +60,13 @@ func (w *wire) mark() int { return len(w.since(0)) }
 // wired is the bench's cluster by a wire of its own.
 func (b *bench) wired(o Options) (*Target, *wire) {
 	b.Helper()
+	return b.wiredTo(rest.CopyConfig(clustertest.Start(b.T).Config), o)
+}
+
+// wiredTo is the cluster of a configuration by a wire.
+func (b *bench) wiredTo(config *rest.Config, o Options) (*Target, *wire) {
+	b.Helper()
 	w := &wire{}
-	config := rest.CopyConfig(clustertest.Start(b.T).Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		w.next = next
 		return w
@@ -132,6 +137,9 @@ func TestCalls_S48(t *testing.T) {
 	unowned := plain(configMap("c", map[string]any{"a": "1"}))
 	step("deleting", []string{"DELETE" + path}, func() error { return target.Delete(t.Context(), made.Ref) })
 	step("making without an owner", []string{"PATCH" + path}, apply(unowned))
+	unowned.UID = made.Ref.UID
+	step("making again without an owner", []string{"GET" + path}, apply(unowned)) // it stands
+	unowned = plain(configMap("c", map[string]any{"a": "2"}))
 	unowned.UID = made.Ref.UID
 	step("changing without an owner", []string{"GET" + path, "PATCH" + path}, apply(unowned)) // somebody may own it by now
 }

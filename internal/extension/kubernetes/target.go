@@ -154,6 +154,7 @@ func (t *Target) Preview(ctx context.Context, r extension.Resource) (extension.S
 	}
 	if !r.Existing {
 		t.c.expect(ctx, a.object)
+		t.c.announce(ctx, a, r.Owner)
 	}
 	named := extension.State{Ref: t.c.ref(a.object, r.Owner), Properties: a.object.Object}
 	if r.Existing || len(r.Unevaluated) > 0 || a.kind.resource == "" { // or of a kind that is still to come
