@@ -1,7 +1,6 @@
 package template
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -157,8 +156,8 @@ func (p *exprParser) advance() error {
 		p.tok.kind, p.tok.text, p.tok.num = tokenInt, p.text[start:p.pos], v
 		return nil
 	case strings.IndexByte("()[].,", c) >= 0:
+		p.tok.kind, p.tok.text = tokenPunct, p.text[p.pos:p.pos+1]
 		p.pos++
-		p.tok.kind, p.tok.text = tokenPunct, string(c)
 		return nil
 	}
 	r, _ := utf8.DecodeRuneInString(p.text[p.pos:])
@@ -175,12 +174,17 @@ func (p *exprParser) str() error {
 		if quote < 0 {
 			break
 		}
-		b.WriteString(p.text[p.pos : p.pos+quote])
+		piece := p.text[p.pos : p.pos+quote]
 		p.pos += quote + 1
 		if p.pos >= len(p.text) || p.text[p.pos] != '\'' {
-			p.tok.kind, p.tok.text = tokenString, b.String()
+			if b.Len() > 0 {
+				b.WriteString(piece)
+				piece = b.String()
+			}
+			p.tok.kind, p.tok.text = tokenString, piece
 			return nil
 		}
+		b.WriteString(piece)
 		b.WriteByte('\'')
 		p.pos++
 	}
@@ -296,7 +300,10 @@ func (p *exprParser) args(c *call) error {
 			}
 			continue
 		}
-		return p.expect(")", fmt.Sprintf("after the arguments of %s", c.name))
+		if !p.punct(")") {
+			return p.expect(")", "after the arguments of "+c.name)
+		}
+		return p.advance()
 	}
 }
 
