@@ -169,7 +169,7 @@ func (n *node) makeResource(ctx context.Context) error {
 		if n.res.Extension == nil {
 			err = n.put(ctx, options, leave)
 		} else {
-			err = n.apply(ctx, options)
+			err = n.apply(ctx, options, leave)
 		}
 		if err == nil || ctx.Err() != nil || err == errWaiting || attempt >= options.RetryCount || !isOneOf(err, options.RetryOn) {
 			break
@@ -375,7 +375,7 @@ func ofImport(ctx context.Context, x *template.Extension, err error) error {
 }
 
 // apply makes an extension's resource.
-func (n *node) apply(ctx context.Context, o template.ResourceOptions) error {
+func (n *node) apply(ctx context.Context, o template.ResourceOptions, leave func()) error {
 	r := n.f.r
 	if n.res.Patch {
 		return n.res.Errorf("%s: PATCH is for resources of the control plane; one of the import %q is always merged by its fields", n.res.Symbol, n.res.Extension.Alias)
@@ -403,7 +403,11 @@ func (n *node) apply(ctx context.Context, o template.ResourceOptions) error {
 		return err
 	}
 	concealSecret(ctx, n.res.Type, props)
-	s, err := n.place.target.Apply(extension.WithSlot(ctx, r.leave, r.enter), extension.Resource{Type: n.res.Type, APIVersion: n.res.APIVersion, Properties: props, Owner: r.q.Owner, UID: n.reference().UID})
+	res := extension.Resource{Type: n.res.Type, APIVersion: n.res.APIVersion, Properties: props, Owner: r.q.Owner, UID: n.reference().UID}
+	if c, ok := n.place.target.(extension.ControlPlane); ok {
+		return n.putImported(ctx, c, res, leave)
+	}
+	s, err := n.place.target.Apply(extension.WithSlot(ctx, r.leave, r.enter), res)
 	n.place.hide(s.Secret)
 	if err == nil || s.Ref.UID != "" {
 		n.settle(s.Ref)

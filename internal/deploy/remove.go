@@ -405,7 +405,7 @@ func (r *run) deleteOutput(ctx context.Context, q DeleteRequest, o core.Output) 
 	if err != nil {
 		return err
 	}
-	if h.own() {
+	if h.own() || extension.IsControlPlane(h.Scope) {
 		if r.api == nil {
 			return noResources(o.ID.String())
 		}

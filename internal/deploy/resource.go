@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/template"
 )
 
@@ -40,19 +41,34 @@ func (n *node) put(ctx context.Context, o template.ResourceOptions, leave func()
 		if err != nil {
 			return err
 		}
-		var whole map[string]any
-		if whole, operation, err = r.api.Put(ctx, id, n.res.APIVersion, body, n.res.Patch); err != nil {
+		if operation, err = n.write(ctx, id, body, n.reference()); err != nil || operation == "" {
 			return err
 		}
-		r.mu.Lock()
-		n.row.handle.Operation = operation
-		r.mu.Unlock()
-		n.settle(n.reference())
-		if operation == "" {
-			n.keep(whole, false)
-			return nil
-		}
 	}
+	return n.written(ctx, operation, leave)
+}
+
+// write begins the write of a resource of the control plane, whose reference is
+// ref once it is there. No operation: it has ended.
+func (n *node) write(ctx context.Context, id core.ID, body map[string]any, ref extension.Ref) (operation string, err error) {
+	r := n.f.r
+	whole, operation, err := r.api.Put(ctx, id, n.res.APIVersion, body, n.res.Patch)
+	if err != nil {
+		return "", err
+	}
+	r.mu.Lock()
+	n.row.handle.Operation = operation
+	r.mu.Unlock()
+	n.settle(ref)
+	if operation == "" {
+		n.keep(whole, false)
+	}
+	return operation, nil
+}
+
+// written waits for the operation of a write.
+func (n *node) written(ctx context.Context, operation string, leave func()) error {
+	r := n.f.r
 	op, err := r.api.Operation(ctx, operation)
 	if err == nil && !op.State.Terminal() {
 		if r.q.Park {
@@ -76,6 +92,27 @@ func (n *node) put(ctx context.Context, o template.ResourceOptions, leave func()
 		return core.Errorf(core.CodeInternal, "its operation ended as %s", op.State)
 	}
 	return nil
+}
+
+// putImported is put of a resource that the template names by the import Radius.
+func (n *node) putImported(ctx context.Context, c extension.ControlPlane, res extension.Resource, leave func()) error {
+	r := n.f.r
+	if r.api == nil {
+		return noResources(n.title())
+	}
+	r.mu.Lock()
+	operation := n.row.handle.Operation
+	r.mu.Unlock()
+	if operation == "" {
+		id, body, err := c.Address(res)
+		if err != nil {
+			return err
+		}
+		if operation, err = n.write(ctx, id, body, c.Made(res, id)); err != nil || operation == "" {
+			return err
+		}
+	}
+	return n.written(ctx, operation, leave)
 }
 
 // judge reads how a write ended from the resource itself.

@@ -62,12 +62,12 @@ type guarded struct {
 
 // Resolve implements [extension.Resolver].
 func (g guarded) Resolve(ctx context.Context, scope extension.Scope, secrets extension.Secrets) (extension.Target, error) {
-	if strings.EqualFold(scope.Extension, radiusExtension) && scope.Type == "" {
+	if extension.IsControlPlane(scope) {
 		at := g.as.Scope
 		if at.IsZero() {
 			at = g.as.Group
 		}
-		return radiusTarget{g.s.Resources(g.as), at}, nil
+		return extension.ControlPlane{API: g.s.Resources(g.as), Group: at}, nil
 	}
 	if g.s.o.Resolver == nil {
 		return nil, core.Errorf(core.CodeTarget, "this server has no extensions: resources of %s cannot be made", scope.Extension)

@@ -129,14 +129,15 @@ func split(computed map[string]any, tv *manifest.TypeVersion) (open, secret map[
 }
 
 // overlay puts computed values into the properties that are declared for them:
-// the read-only ones, and those that the user left to the recipe.
+// the read-only ones, and those that the user left to the recipe. A type that
+// takes any property has all of them.
 func overlay(props map[string]any, values map[string]any, tv *manifest.TypeVersion) {
 	if tv == nil || tv.Schema == nil {
 		return
 	}
 	for name, v := range values {
 		_, given := props[name]
-		if tv.Schema.Declares(name) && (!given || tv.Schema.ReadOnly(name)) {
+		if (tv.Schema.Declares(name) || tv.Schema.Open()) && (!given || tv.Schema.ReadOnly(name)) {
 			props[name] = v
 		}
 	}
@@ -198,8 +199,8 @@ func (p *Provider) secrets(r core.Resource, tv *manifest.TypeVersion) (map[strin
 	_, late := split(status.ComputedValues, tv)
 	maps.Copy(out, late)
 	for name, sealed := range r.Secrets {
-		if name == store.InputsSecret {
-			continue // the operation's own
+		if name == store.InputsSecret || name == hashKeySecret {
+			continue // the operation's and the rendering's own
 		}
 		v, err := p.openSecret(r.ID, name, sealed)
 		if err != nil {

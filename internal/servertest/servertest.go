@@ -41,6 +41,8 @@ type Plane struct {
 	dir string
 	// installation, when set, has the plane keep services.
 	installation *project.Installation
+	// change, when set, has the last word on what the server is made of.
+	change func(*server.Options)
 	// tls, when set, is what the plane serves by, and client whom it trusts.
 	tls    *tls.Config
 	client *http.Client
@@ -69,6 +71,13 @@ func Start(tb testing.TB) *Plane {
 func StartServices(tb testing.TB, i project.Installation) *Plane {
 	tb.Helper()
 	return start(tb, &Plane{client: http.DefaultClient, installation: &i})
+}
+
+// StartWith is Start of a plane of which the test makes more than the recipes:
+// change has the last word on what its server is made of, at every start.
+func StartWith(tb testing.TB, change func(*server.Options)) *Plane {
+	tb.Helper()
+	return start(tb, &Plane{client: http.DefaultClient, change: change})
 }
 
 // StartTLS is Start of a plane that serves TLS, by a certificate that only its
@@ -127,7 +136,11 @@ func (p *Plane) start() (func(), error) {
 	if err != nil {
 		return fail(err)
 	}
-	s, err := server.New(ctx, server.Options{Store: db, Feed: broker, Sealer: sealer, Recipes: p.Recipes, Installation: p.installation})
+	o := server.Options{Store: db, Feed: broker, Sealer: sealer, Recipes: p.Recipes, Installation: p.installation}
+	if p.change != nil {
+		p.change(&o)
+	}
+	s, err := server.New(ctx, o)
 	if err != nil {
 		return fail(err)
 	}

@@ -71,6 +71,17 @@ func TestManifestRecordings_D5_D16(t *testing.T) {
 	t.Logf("%d manifests", read)
 }
 
+// createTypes registers a file of types by our command line.
+func createTypes(t *testing.T, url, path string) (exit int, out string) {
+	t.Helper()
+	var said bytes.Buffer
+	exit = cli.Run(t.Context(), cli.Surroundings{
+		Args: []string{"radial", "resource-type", "create", "-f", path, "--server", url}, In: strings.NewReader(""),
+		Out: &said, Err: &said, Getenv: func(string) string { return "" },
+	})
+	return exit, said.String()
+}
+
 // TestSchemaRules_D16: what the schema language of the peer takes or refuses,
 // and ours. Where the two part, ours takes more; the reasons are in
 // docs/compatibility.md.
@@ -219,13 +230,8 @@ func TestContributedTypes_D1_D5_D16(t *testing.T) {
 		p := start(t)
 		paths := slices.Sorted(maps.Keys(files))
 		for _, path := range paths {
-			var out bytes.Buffer
-			exit := cli.Run(t.Context(), cli.Surroundings{
-				Args: []string{"radial", "resource-type", "create", "-f", path, "--server", p.URL}, In: strings.NewReader(""),
-				Out: &out, Err: &out, Getenv: func(string) string { return "" },
-			})
-			if exit != 0 {
-				t.Errorf("D-1: radial resource-type create -f %s: exit %d:\n%s", path, exit, out.String())
+			if exit, out := createTypes(t, p.URL, path); exit != 0 {
+				t.Errorf("D-1: radial resource-type create -f %s: exit %d:\n%s", path, exit, out)
 			}
 		}
 		for _, path := range paths { // each is still there when all are

@@ -43,16 +43,21 @@ type Options struct {
 }
 
 // Driver runs templates.
-type Driver struct {
-	o      Options
-	engine *deploy.Engine
-}
+type Driver struct{ o Options }
 
 var _ recipe.Driver = (*Driver)(nil)
 
 // New makes the driver.
-func New(o Options) *Driver {
-	return &Driver{o, deploy.New(deploy.EngineOptions{Resolver: o.Resolver, Parallel: o.Parallel, NewGUID: o.NewGUID})}
+func New(o Options) *Driver { return &Driver{o} }
+
+// engine deploys. What the recipe makes of the control plane's own lies in the
+// group of the resource that it runs for.
+func (d *Driver) engine(resources extension.ResourceAPI, group core.ID) *deploy.Engine {
+	resolver := d.o.Resolver
+	if resources != nil {
+		resolver = extension.WithControlPlane(resolver, extension.ControlPlane{API: resources, Group: group})
+	}
+	return deploy.New(deploy.EngineOptions{Resolver: resolver, Parallel: d.o.Parallel, NewGUID: d.o.NewGUID})
 }
 
 func (d *Driver) load(ctx context.Context, def recipe.Definition) (*lang.Template, string, error) {
@@ -92,7 +97,7 @@ func (d *Driver) Execute(ctx context.Context, run recipe.Run) (recipe.Result, er
 	if run.Started.IsZero() {
 		run.Started = d.o.Now()
 	}
-	deployed, err := d.engine.Deploy(ctx, deploy.Request{
+	deployed, err := d.engine(run.Resources, run.Owner.Scope()).Deploy(ctx, deploy.Request{
 		// The same for every run of a resource, so that names made of it stay.
 		Name: "recipe-" + run.Owner.Name(), Parsed: t, Parameters: params, Scope: run.Owner.Scope(), Base: run.Scope,
 		Owner: run.Owner, Kind: def.Kind, Preview: true, Started: run.Started,
@@ -142,7 +147,7 @@ func parameters(t *lang.Template, run recipe.Run) (map[string]any, error) {
 
 // Delete implements recipe.Driver. Each output knows its scope.
 func (d *Driver) Delete(ctx context.Context, q recipe.Deletion) error {
-	waiting, err := d.engine.Delete(ctx, deploy.DeleteRequest{Outputs: q.Outputs, Record: q.Record, Resources: q.Resources, Park: q.Resources != nil})
+	waiting, err := d.engine(nil, core.ID{}).Delete(ctx, deploy.DeleteRequest{Outputs: q.Outputs, Record: q.Record, Resources: q.Resources, Park: q.Resources != nil})
 	if err == nil && waiting {
 		return recipe.ErrWaiting
 	}
