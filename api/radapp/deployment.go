@@ -20,7 +20,19 @@ const (
 	AnnotationStatus = "radapp.io/status"
 	// AnnotationHeld is the controller's: the mark of a pause that is a hold.
 	AnnotationHeld = "radapp.io/held"
+	// AnnotationOwner is the control plane's: the id of the resource that an
+	// object was made for.
+	AnnotationOwner = "radapp.io/resource-id"
+	// AnnotationReadyTimeout bounds how long the control plane waits for an object
+	// that it makes, as 90s or 30m.
+	AnnotationReadyTimeout = "radapp.io/ready-timeout"
 )
+
+// Rendered says that the control plane made a Deployment for a container of its
+// own: then it alone writes it, and nobody adopts it.
+func Rendered(annotations map[string]string) bool {
+	return strings.Contains(strings.ToLower(annotations[AnnotationOwner]), "/providers/applications.core/containers/")
+}
 
 // DeploymentStatus is what the controller says about a Deployment, in the
 // annotation radapp.io/status as one line of JSON (K-28). Everything in it may

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/radial-project/radial/api/radapp"
+	"github.com/radial-project/radial/internal/connection"
 )
 
 // The annotations by which people speak to Radial about a Deployment, and those
@@ -26,7 +27,7 @@ const (
 	AnnotationHeld = radapp.AnnotationHeld
 	// AnnotationHash is ours, on the pod template: the hash of the connection
 	// data that the template refers to (K-19).
-	AnnotationHash = "radapp.io/connections-hash"
+	AnnotationHash = connection.HashAnnotation
 
 	// Finalizer keeps a Deployment until the control plane has accepted the
 	// deletion of its container (K-29).
@@ -37,7 +38,7 @@ const (
 
 // reserved are names of the prefix that other parts of Radial read, or that
 // another controller of the same prefix writes: known here, and not read.
-var reserved = []string{"radapp.io/identity", "radapp.io/protect", "radapp.io/configuration-hash"}
+var reserved = []string{"radapp.io/identity", "radapp.io/protect", "radapp.io/configuration-hash", radapp.AnnotationOwner, radapp.AnnotationReadyTimeout}
 
 // Connection is one declared connection.
 type Connection struct {

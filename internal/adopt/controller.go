@@ -224,6 +224,9 @@ func (r *Reconciler) connectedTo(ctx context.Context, recipe client.Object) []re
 
 // ours reports whether a Deployment concerns the controller at all.
 func ours(d *appsv1.Deployment) bool {
+	if radapp.Rendered(d.Annotations) {
+		return false // the control plane's, with hash and connection data of its own
+	}
 	if Addressed(d.Annotations) || d.Spec.Template.Annotations[AnnotationHash] != "" {
 		return true
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/radial-project/radial/api/radapp"
 	"github.com/radial-project/radial/internal/connection"
 )
 
@@ -61,7 +62,7 @@ const (
 // Admit decides on the write of a Deployment; old is nil for a create.
 func Admit(byController bool, old, object *appsv1.Deployment) Verdict {
 	switch {
-	case byController, object.DeletionTimestamp != nil, switchedOff(object.Annotations):
+	case byController, object.DeletionTimestamp != nil, switchedOff(object.Annotations), radapp.Rendered(object.Annotations):
 		return Leave
 	case !connects(object.Annotations) && (old == nil || !connects(old.Annotations)):
 		return Leave
@@ -188,21 +189,12 @@ func GiveWay(old, object *appsv1.Deployment) corev1.PodTemplateSpec {
 	return template
 }
 
-// secretPrefix is what the names of a Deployment's connection Secrets start
-// with. It leaves room for a hash within the length of a name.
-func secretPrefix(deployment string) string {
-	if len(deployment) > 200 {
-		deployment = deployment[:200]
-	}
-	return deployment + "-connections-"
-}
-
 // isOurs recognises an env entry that the controller wrote, by what it refers
 // to: ownership of fields moves when others copy templates, the reference does
 // not.
 func isOurs(deployment string, e corev1.EnvVar) bool {
 	return e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil &&
-		strings.HasPrefix(e.ValueFrom.SecretKeyRef.Name, secretPrefix(deployment))
+		strings.HasPrefix(e.ValueFrom.SecretKeyRef.Name, connection.SecretPrefix(deployment))
 }
 
 // Injection is what a pod template must hold: for each container by name, the
@@ -227,7 +219,7 @@ func Plan(deployment string, in Intent, template *corev1.PodTemplateSpec, data m
 	if len(in.Connections) == 0 {
 		return Injection{}
 	}
-	inj := Injection{Hash: hash, Secret: secretPrefix(deployment) + hash, Variables: map[string][]string{}}
+	inj := Injection{Hash: hash, Secret: connection.SecretName(deployment, hash), Variables: map[string][]string{}}
 	names := sortedKeys(data)
 	all := slices.Concat(template.Spec.InitContainers, template.Spec.Containers)
 	for _, want := range in.Containers {
@@ -246,12 +238,12 @@ func Plan(deployment string, in Intent, template *corev1.PodTemplateSpec, data m
 				own[e.Name] = true
 			}
 		}
-		for _, name := range names {
-			if own[name] {
-				inj.Overridden = append(inj.Overridden, c.Name+": "+name)
-				continue
-			}
-			inj.Variables[c.Name] = append(inj.Variables[c.Name], name)
+		taken, overridden := connection.Share(names, func(name string) bool { return own[name] })
+		for _, name := range overridden {
+			inj.Overridden = append(inj.Overridden, c.Name+": "+name)
+		}
+		if len(taken) > 0 {
+			inj.Variables[c.Name] = taken
 		}
 	}
 	return inj
@@ -299,7 +291,7 @@ func injectedBefore(deployment string, in Intent, template *corev1.PodTemplateSp
 			continue
 		}
 		for _, e := range c.Env {
-			if isOurs(deployment, e) && e.ValueFrom.SecretKeyRef.Name == secretPrefix(deployment)+hash {
+			if isOurs(deployment, e) && e.ValueFrom.SecretKeyRef.Name == connection.SecretName(deployment, hash) {
 				return true
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/radial-project/radial/api/radapp"
 	"github.com/radial-project/radial/internal/connection"
 )
 
@@ -77,6 +78,9 @@ func held(more ...change) []change {
 	return append([]change{connect("redis", "db"), mark, pause}, more...)
 }
 
+// rendered is the stamp of what the control plane made for a container.
+var rendered = set(radapp.AnnotationOwner, "/planes/radius/local/resourceGroups/g/providers/Applications.Core/containers/web")
+
 func users(more ...change) []change { return append([]change{connect("redis", "db"), pause}, more...) }
 func free(more ...change) []change  { return append([]change{connect("redis", "db")}, more...) }
 
@@ -101,6 +105,12 @@ var admissions = []admission{
 		reason: "a mark is a hint: the copy is held until the facts are there"},
 	{name: "create with a copied mark, not paused", write: free(mark), want: Hold,
 		reason: "the mark proves nothing"},
+
+	{name: "create what the control plane rendered", write: free(rendered), want: Leave, reason: "K-20: it has the data before it is made"},
+	{name: "a rendered one is annotated by hand", old: []change{rendered}, write: []change{connect("redis", "db"), image("2")}, want: Leave,
+		reason: "K-20: nobody would release it"},
+	{name: "a Deployment of a recipe", write: free(set(radapp.AnnotationOwner, "/planes/radius/local/resourceGroups/g/providers/Applications.Datastores/redisCaches/c")), want: Hold,
+		reason: "only what stands for a container is its renderer's alone"},
 
 	{name: "nothing changed", old: free(), want: Leave, reason: "nothing to hold"},
 	{name: "a label", old: free(), write: []change{func(d *appsv1.Deployment) { d.Labels = map[string]string{"a": "b"} }}, want: Leave,

@@ -15,6 +15,7 @@ import (
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/radial-project/radial/api/radapp"
 	"github.com/radial-project/radial/internal/client"
 	"github.com/radial-project/radial/internal/connection"
 	"github.com/radial-project/radial/internal/core"
@@ -41,6 +42,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, err
+	}
+	if radapp.Rendered(d.Annotations) { // whatever else its annotations ask for
+		r.forget(req.NamespacedName)
+		return reconcile.Result{}, nil
 	}
 	s := r.session(d)
 	var wait time.Duration

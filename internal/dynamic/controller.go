@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/radial-project/radial/internal/conceal"
+	"github.com/radial-project/radial/internal/connection"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/manifest"
 	"github.com/radial-project/radial/internal/operation"
@@ -148,7 +149,7 @@ func (c *Controller) recipe(ctx context.Context, job *operation.Job, tv *manifes
 	inventory := newInventory(job)
 	req, err := c.request(ctx, job, tv, props, status)
 	if err != nil {
-		return c.failed(job, status, recipe.Result{}, err)
+		return c.failed(job, tv, status, recipe.Result{}, err)
 	}
 	req.Record = inventory.record
 	result, err := within(ctx, c.p.o.RecipeDeadline, core.CodeRecipeDeployment, func(ctx context.Context) (recipe.Result, error) { return c.recipes.Execute(ctx, req) })
@@ -159,10 +160,10 @@ func (c *Controller) recipe(ctx context.Context, job *operation.Job, tv *manifes
 		if ctx.Err() != nil || core.IsCode(err, core.CodeFenced) {
 			return operation.Outcome{}, err
 		}
-		return c.failed(job, status, result, err)
+		return c.failed(job, tv, status, result, err)
 	}
 	for _, warning := range result.Warnings {
-		c.log.Warn("recipe warns", "resource", job.Resource.ID.String(), "warning", conceal.Text(ctx, warning))
+		c.log.Warn("the run warns", "resource", job.Resource.ID.String(), "warning", conceal.Text(ctx, warning))
 		job.Say("warning: " + conceal.Text(ctx, warning))
 	}
 	if err := inventory.settle(ctx, c.p, result); err != nil {
@@ -196,6 +197,12 @@ func (c *Controller) request(ctx context.Context, job *operation.Job, tv *manife
 	if req.Application, err = c.load(ctx, job.Resource.Application); err != nil {
 		return req, err
 	}
+	kind := c.p.kind(tv)
+	if kind.Renders {
+		if err := c.rendering(ctx, job, kind, props, &req); err != nil {
+			return req, err
+		}
+	}
 	connections, _ := props[propConnections].(map[string]any)
 	for name, v := range connections {
 		source, _ := member(v, "source")
@@ -210,7 +217,17 @@ func (c *Controller) request(ctx context.Context, job *operation.Job, tv *manife
 		if req.Connections == nil {
 			req.Connections = map[string]core.Resource{}
 		}
-		req.Connections[name] = r
+		req.Connections[name] = r.Resource
+		if !kind.Renders || !r.near {
+			continue
+		}
+		if !r.settled {
+			return req, core.Errorf(core.CodeConflict, "connection %s: %s is %s, so what it carries is not known: repeat the request when it is Succeeded", name, id, r.State).WithTarget("properties.connections." + name)
+		}
+		if req.Carried == nil {
+			req.Carried = map[string]map[string]any{}
+		}
+		req.Carried[name] = r.carried
 	}
 	return req, nil
 }
@@ -227,34 +244,52 @@ func (c *Controller) load(ctx context.Context, id core.ID) (*core.Resource, erro
 	return &r, nil
 }
 
-// connected is a resource that another one connects to, with its values as
-// properties. Its secrets are among them only inside one application or
-// environment: a reference opens nothing beyond.
-func (c *Controller) connected(ctx context.Context, from core.Resource, id core.ID) (core.Resource, error) {
+// connected is a resource that another one connects to.
+type connected struct {
+	// Resource has its values as properties; its secrets are among them only when
+	// it is near: a reference opens nothing beyond.
+	core.Resource
+	// near says that the two share an application or an environment.
+	near bool
+	// carried is what the connection brings to a workload (K-17), when it is near.
+	carried map[string]any
+	// settled says that its recipe, if it has one, has run.
+	settled bool
+}
+
+// connected reads a resource that another one connects to.
+func (c *Controller) connected(ctx context.Context, from core.Resource, id core.ID) (connected, error) {
 	r, _, err := c.p.o.Store.Get(ctx, id)
 	if err != nil {
-		return r, err
+		return connected{}, err
 	}
+	out := connected{near: near(from, r)}
 	tv := c.p.versionOf(r, nil)
 	status, err := ReadStatus(r)
 	if err != nil {
-		return r, err
+		return out, err
 	}
 	var props map[string]any
-	if near(from, r) {
+	if out.near {
 		if props, err = c.p.plaintext(r, tv); err != nil {
-			return r, err
+			return out, err
 		}
-		maps.Copy(props, status.ComputedValues)
+		for name, v := range props { // what a type that is gone called sensitive
+			props[name] = withoutSealed(v)
+		}
 		secrets, err := c.p.secrets(r, tv)
 		if err != nil {
-			return r, err
+			return out, err
 		}
 		conceal.Add(ctx, secrets)
+		out.carried = connection.Values(props, status.ComputedValues, secrets)
+		maps.Copy(props, status.ComputedValues)
 		maps.Copy(props, secrets)
+		waits := tv != nil && !c.p.kind(tv).Renders && runsRecipe(tv, props)
+		out.settled = !waits || r.State == core.StateSucceeded
 	} else {
 		if props, err = decode(r.Properties); err != nil {
-			return r, err
+			return out, err
 		}
 		redact(props, tv)
 		open, _ := split(status.ComputedValues, tv)
@@ -265,7 +300,8 @@ func (c *Controller) connected(ctx context.Context, from core.Resource, id core.
 	}
 	r.Properties, err = encode(props)
 	r.Secrets = nil
-	return r, err
+	out.Resource = r
+	return out, err
 }
 
 // near reports whether two resources share an application or an environment.
@@ -276,8 +312,11 @@ func near(a, b core.Resource) bool {
 
 // failed is the outcome of a run that failed: what is known to be made stays
 // known, and so does what ran before.
-func (c *Controller) failed(job *operation.Job, status Status, result recipe.Result, err error) (operation.Outcome, error) {
+func (c *Controller) failed(job *operation.Job, tv *manifest.TypeVersion, status Status, result recipe.Result, err error) (operation.Outcome, error) {
 	e := core.AsError(err)
+	if c.p.kind(tv).Renders { // no recipe of anyone's
+		return operation.Outcome{Failure: e}, nil
+	}
 	status.RecipeStatus = RecipeExecution
 	switch e.Code {
 	case core.CodeRecipeNotFound, core.CodeRecipeDownload, core.CodeRecipeInvalid, core.CodeInvalidTemplate, core.CodeNotFound, core.CodeBadRequest, core.CodeInvalidContent:
@@ -311,7 +350,9 @@ func (c *Controller) keep(r *core.Resource, tv *manifest.TypeVersion, status *St
 	for name := range secrets {
 		delete(values, name) // one that is both is a secret
 	}
+	before := r.Secrets
 	r.Secrets = nil
+	keepHashKey(r, before)
 	for name, v := range secrets {
 		if v == nil {
 			continue
@@ -326,9 +367,11 @@ func (c *Controller) keep(r *core.Resource, tv *manifest.TypeVersion, status *St
 		r.Secrets[name] = sealed
 	}
 	c.p.o.Sealer.Stamp(r)
-	status.ComputedValues, status.RecipeStatus = values, RecipeSuccess
-	definition := result.Definition
-	status.Recipe = &definition
+	*status = Status{ComputedValues: values}
+	if !c.p.kind(tv).Renders {
+		definition := result.Definition
+		status.RecipeStatus, status.Recipe = RecipeSuccess, &definition
+	}
 	raw, err := status.encode()
 	r.Status = raw
 	return err

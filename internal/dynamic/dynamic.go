@@ -50,6 +50,8 @@ type Subject struct {
 	// ImplicitParents asks for group and application to be made.
 	ImplicitParents bool
 	SystemData      core.SystemData
+	// Place is to what it belongs: for [Kind].Check only.
+	Place Place
 }
 
 // Place is to what a resource belongs.
@@ -73,6 +75,10 @@ type Kind struct {
 	Unused bool
 	// Edges are to what a resource of this type uses, beside its connections.
 	Edges func(id core.ID, props map[string]any) []core.Edge
+	// Renders says that Radial makes what a resource of this type stands for,
+	// unless it is manual, by no recipe of anyone's. Its run gets what each
+	// connection carries, what its Edges lead to, and a secret of its own.
+	Renders bool
 }
 
 // Options of a Provider. Store, Types, Sealer and Members are required.

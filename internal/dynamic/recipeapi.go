@@ -24,20 +24,41 @@ const maxDepth = 8
 
 // sealSeed gives a write the secret from which its recipe's run derives what it
 // makes up, the same in every attempt. It goes with the operation.
-func (p *Provider) sealSeed(r *core.Resource) error {
-	seed := make([]byte, 32)
-	if _, err := rand.Read(seed); err != nil {
+func (p *Provider) sealSeed(r *core.Resource) error { return p.sealRandom(r, store.InputsSecret) }
+
+// sealRandom puts a secret of 32 random bytes among those of a row.
+func (p *Provider) sealRandom(r *core.Resource, name string) error {
+	random := make([]byte, 32)
+	if _, err := rand.Read(random); err != nil {
 		return err
 	}
-	sealed, err := p.o.Sealer.Seal(r.ID, seal.SecretPath(store.InputsSecret), base64.StdEncoding.EncodeToString(seed))
+	sealed, err := p.o.Sealer.Seal(r.ID, seal.SecretPath(name), base64.StdEncoding.EncodeToString(random))
 	if err != nil {
 		return err
 	}
 	secrets := make(map[string]json.RawMessage, len(r.Secrets)+1)
 	maps.Copy(secrets, r.Secrets)
-	secrets[store.InputsSecret] = sealed
+	secrets[name] = sealed
 	r.Secrets = secrets
 	return nil
+}
+
+// openRandom reads what sealRandom wrote, nil where there is none.
+func (p *Provider) openRandom(r core.Resource, name string) ([]byte, error) {
+	sealed, ok := r.Secrets[name]
+	if !ok {
+		return nil, nil
+	}
+	v, err := p.openSecret(r.ID, name, sealed)
+	if err != nil {
+		return nil, err
+	}
+	text, _ := v.(string)
+	random, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, core.Errorf(core.CodeInternal, "the secret %s of %s cannot be read", name, r.ID)
+	}
+	return random, nil
 }
 
 // resources are what the recipe of a job may do with the control plane, the name
@@ -46,16 +67,9 @@ func (c *Controller) resources(job *operation.Job) (extension.ResourceAPI, strin
 	if c.p.o.RecipeMay == nil {
 		return nil, "", nil, nil
 	}
-	var seed []byte
-	if sealed, ok := job.Resource.Secrets[store.InputsSecret]; ok {
-		v, err := c.p.openSecret(job.Resource.ID, store.InputsSecret, sealed)
-		if err != nil {
-			return nil, "", nil, err
-		}
-		text, _ := v.(string)
-		if seed, err = base64.StdEncoding.DecodeString(text); err != nil {
-			return nil, "", nil, core.Errorf(core.CodeInternal, "the seed of operation %s cannot be read", job.Operation.ID)
-		}
+	seed, err := c.p.openRandom(job.Resource, store.InputsSecret)
+	if err != nil {
+		return nil, "", nil, err
 	}
 	of := job.Resource
 	api := c.p.API(APIOptions{

@@ -189,6 +189,7 @@ func (p *Provider) prepare(ctx context.Context, id core.ID, tv *manifest.TypeVer
 	if runsRecipe(tv, props) && place.Environment.IsZero() {
 		return store.Write{}, core.Errorf(core.CodeInvalidContent, "%s has no environment, so no recipe can be found for it: set properties.environment or properties.application, or properties.resourceProvisioning to %q", id, provisioningManual).WithTarget("properties.environment")
 	}
+	subject.Place = place
 	if check := p.kind(tv).Check; check != nil {
 		if err := check(ctx, subject); err != nil {
 			return store.Write{}, err
@@ -213,6 +214,11 @@ func (p *Provider) prepare(ctx context.Context, id core.ID, tv *manifest.TypeVer
 	}
 	if p.o.RecipeMay != nil && runsRecipe(tv, props) {
 		if err := p.sealSeed(&r); err != nil {
+			return store.Write{}, err
+		}
+	}
+	if p.kind(tv).Renders && runsRecipe(tv, props) {
+		if err := p.sealHashKey(&r); err != nil {
 			return store.Write{}, err
 		}
 	}

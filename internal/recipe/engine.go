@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -16,6 +17,9 @@ import (
 type Options struct {
 	// Drivers by kind of template, in lower case.
 	Drivers map[string]Driver
+	// Rendered are the drivers of types that Radial renders itself, by type in
+	// lower case: no environment registers a recipe for them.
+	Rendered map[string]Driver
 	// Load reads a resource, for recipe packs.
 	Load func(context.Context, core.ID) (core.Resource, error)
 	// Canonical resolves the alias of a resource type.
@@ -46,6 +50,14 @@ type Request struct {
 	Application *core.Resource
 	// Connections are the resources that it connects to, by connection name.
 	Connections map[string]core.Resource
+	// Carried is what each connection carries to a workload ([connection.Values]);
+	// one that may carry nothing is absent. Uses are the resources that it refers
+	// to beside its connections, by [core.ID.Key], with their secrets. HashKey is a
+	// secret of the resource, the same for its life. Only what Radial renders
+	// itself gets the three.
+	Carried map[string]map[string]any
+	Uses    map[string]core.Resource
+	HashKey []byte
 	// Previous is the inventory.
 	Previous []core.Output
 	// Recorded is the definition that the last successful run used, nil if
@@ -76,7 +88,7 @@ func (e *Engine) Execute(ctx context.Context, r Request) (Result, error) {
 		return Result{}, err
 	}
 	asked := chosen(r.Properties)
-	def, err := env.Lookup(r.Resource.ID.Type(), asked.Name, e.o.Canonical)
+	def, err := e.definition(env, r.Resource.ID.Type(), asked.Name)
 	if err != nil {
 		return Result{}, err
 	}
@@ -84,7 +96,7 @@ func (e *Engine) Execute(ctx context.Context, r Request) (Result, error) {
 		return Result{Definition: def}, nil
 	}
 	ran := Result{Definition: def}
-	driver, bad := e.driver(def.Kind)
+	driver, bad := e.driver(def.Kind, r.Resource.ID.Type())
 	if bad != nil {
 		return ran, bad.WithTarget(env.ID.String())
 	}
@@ -102,6 +114,7 @@ func (e *Engine) Execute(ctx context.Context, r Request) (Result, error) {
 		Record:     r.Record,
 		Progress:   r.progress,
 		Resources:  r.Resources, Attempt: r.Attempt, Seed: r.Seed, Started: r.Started,
+		Request: &r,
 	})
 	if res.Definition.Path != "" {
 		ran.Definition = res.Definition
@@ -110,7 +123,7 @@ func (e *Engine) Execute(ctx context.Context, r Request) (Result, error) {
 		return ran, err
 	}
 	if stale := without(r.Previous, res.Outputs); len(stale) > 0 {
-		r.progress("deleting what the recipe no longer makes")
+		r.progress("deleting what is no longer made")
 		if err := e.delete(ctx, stale, r); err != nil {
 			return ran, err
 		}
@@ -132,7 +145,7 @@ func (e *Engine) Parameters(ctx context.Context, environment core.Resource, reso
 	if err != nil {
 		return Definition{}, nil, err
 	}
-	driver, bad := e.driver(def.Kind)
+	driver, bad := e.driver(def.Kind, resourceType)
 	if bad != nil {
 		return def, nil, bad.WithTarget(env.ID.String())
 	}
@@ -140,7 +153,26 @@ func (e *Engine) Parameters(ctx context.Context, environment core.Resource, reso
 	return def, params, err
 }
 
-func (e *Engine) driver(kind string) (Driver, *core.Error) {
+// KindRendered is the kind of what Radial renders itself. It leads to the drivers
+// of [Options].Rendered alone, by the type of the resource: a recipe that is
+// registered with it finds none.
+const KindRendered = "rendered"
+
+// definition is that of the recipe which a resource asks for, or of the
+// rendering of its type.
+func (e *Engine) definition(env Environment, resourceType, name string) (Definition, error) {
+	if e.o.Rendered[strings.ToLower(resourceType)] != nil {
+		return Definition{Name: DefaultName, Kind: KindRendered}, nil
+	}
+	return env.Lookup(resourceType, name, e.o.Canonical)
+}
+
+func (e *Engine) driver(kind, resourceType string) (Driver, *core.Error) {
+	if strings.EqualFold(kind, KindRendered) {
+		if d := e.o.Rendered[strings.ToLower(resourceType)]; d != nil {
+			return d, nil
+		}
+	}
 	if d := e.o.Drivers[strings.ToLower(kind)]; d != nil {
 		return d, nil
 	}
@@ -185,7 +217,7 @@ func (e *Engine) delete(ctx context.Context, outputs []core.Output, r Request) e
 	}
 	sort.Strings(kinds)
 	for _, kind := range kinds {
-		driver, err := e.driver(kind)
+		driver, err := e.driver(kind, r.Resource.ID.Type())
 		if err != nil {
 			return err.WithTarget(r.Resource.ID.String())
 		}
@@ -245,46 +277,49 @@ func mergeParameters(layers ...map[string]any) map[string]any {
 	return merged
 }
 
-// scope says where what the recipe makes goes (K-38): to the object that the
-// resource stands for, else to the application, else to the environment.
+// scope says where what the recipe makes goes.
 func (e *Engine) scope(env Environment, r Request) (extension.Scope, error) {
-	s := extension.Scope{Extension: "Kubernetes", Cluster: env.Cluster, Namespace: env.Namespace}
-	if ns := applicationNamespace(r.Application); ns != "" {
-		s.Namespace = ns
+	own := ""
+	if e.o.Rendered[strings.ToLower(r.Resource.ID.Type())] != nil {
+		own = NamespaceOf(r.Properties)
 	}
-	if o := r.Resource.Owner; o.Namespace != "" {
-		s.Namespace = o.Namespace
-		if o.Cluster != "" {
-			s.Cluster = o.Cluster
+	return env.Scope(r.Resource.Owner, r.Application, own, e.o.Cluster)
+}
+
+// Scope says where what is made for a resource goes (K-38): to the object that
+// it stands for, else to the namespace that it names itself (own), else to the
+// application's, else to the environment's. cluster is that of environments
+// which name none.
+func (e Environment) Scope(owner core.Owner, application *core.Resource, own, cluster string) (extension.Scope, error) {
+	s := extension.Scope{Extension: "Kubernetes", Cluster: e.Cluster, Namespace: e.Namespace}
+	if application != nil {
+		var props map[string]any
+		if len(application.Properties) > 0 && json.Unmarshal(application.Properties, &props) == nil {
+			s.Namespace = cmp.Or(NamespaceOf(props), s.Namespace)
 		}
 	}
-	if s.Cluster == "" {
-		s.Cluster = e.o.Cluster
+	s.Namespace = cmp.Or(own, s.Namespace)
+	if owner.Namespace != "" {
+		s.Namespace = owner.Namespace
+		s.Cluster = cmp.Or(owner.Cluster, s.Cluster)
 	}
+	s.Cluster = cmp.Or(s.Cluster, cluster, core.LocalCluster)
 	if s.Namespace == "" {
 		return s, core.Errorf(core.CodeRecipeInvalid, "environment %q names no namespace for what its recipes make: set one with: radial env update %s --namespace <namespace>",
-			env.Name, env.Name).WithTarget(env.ID.String())
+			e.Name, e.Name).WithTarget(e.ID.String())
 	}
 	return s, nil
 }
 
-// applicationNamespace reads the application's kubernetesNamespace extension.
-func applicationNamespace(app *core.Resource) string {
-	if app == nil || len(app.Properties) == 0 {
-		return ""
-	}
-	var props struct {
-		Extensions []struct {
-			Kind      string `json:"kind"`
-			Namespace string `json:"namespace"`
-		} `json:"extensions"`
-	}
-	if json.Unmarshal(app.Properties, &props) != nil {
-		return ""
-	}
-	for _, x := range props.Extensions {
-		if strings.EqualFold(x.Kind, "kubernetesNamespace") {
-			return x.Namespace
+// NamespaceOf reads the kubernetesNamespace extension among the properties of an
+// application or a container; "" for none.
+func NamespaceOf(properties map[string]any) string {
+	list, _ := properties["extensions"].([]any)
+	for _, v := range list {
+		x, _ := v.(map[string]any)
+		kind, _ := x["kind"].(string)
+		if ns, ok := x["namespace"].(string); ok && strings.EqualFold(kind, "kubernetesNamespace") {
+			return ns
 		}
 	}
 	return ""

@@ -115,6 +115,9 @@ type Run struct {
 	Seed      []byte
 	// Started is the time of the run, the same for all its attempts; zero is now.
 	Started time.Time
+	// Request is what was asked of the engine, with all that it was given: for
+	// drivers that render a type themselves. It holds secrets.
+	Request *Request
 }
 
 // ErrWaiting is what a run answers that waits for operations of the control plane,

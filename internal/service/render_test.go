@@ -20,6 +20,7 @@ import (
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
 	"github.com/radial-project/radial/internal/cloud"
+	"github.com/radial-project/radial/internal/identity"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")
@@ -307,7 +308,7 @@ func TestDocumented(t *testing.T) {
 	page := string(raw)
 	names := []string{ReasonReady, ReasonShared, ReasonWaiting, ReasonFailed, ReasonNoProvider, ReasonNoProject, ReasonDefaultAccount, ReasonAccountNotFound,
 		ReasonAccountConflict, ReasonServiceHasName, ReasonServiceAccountUsed, ReasonBadName, ReasonBadValue,
-		AnnotationIdentity, AnnotationIdentityStatus, v1alpha1.AnnotationCredentialGeneration, v1alpha1.EntryAccessKey, v1alpha1.EntrySecretKey, v1alpha1.VariableBucket, v1alpha1.VariableEndpoint, v1alpha1.VariableRegion}
+		identity.Annotation, identity.AnnotationStatus, v1alpha1.AnnotationCredentialGeneration, v1alpha1.EntryAccessKey, v1alpha1.EntrySecretKey, v1alpha1.VariableBucket, v1alpha1.VariableEndpoint, v1alpha1.VariableRegion}
 	descriptions := make(chan *prometheus.Desc, 16)
 	collector{}.Describe(descriptions)
 	close(descriptions)

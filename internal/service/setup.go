@@ -25,6 +25,7 @@ import (
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
 	"github.com/radial-project/radial/internal/cloud"
+	"github.com/radial-project/radial/internal/identity"
 )
 
 // Options are what the controllers run with.
@@ -208,7 +209,7 @@ func comesOrGoes() predicate.Predicate {
 func addressed() predicate.Predicate {
 	speaks := func(o client.Object) bool {
 		a := o.GetAnnotations()
-		return a[AnnotationIdentity] != "" || a[AnnotationIdentityStatus] != ""
+		return a[identity.Annotation] != "" || a[identity.AnnotationStatus] != ""
 	}
 	return predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return speaks(e.Object) },

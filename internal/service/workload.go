@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
+	"github.com/radial-project/radial/internal/identity"
 )
 
 // workloads answers which identity an adopted Deployment runs as (K-34). It
@@ -36,9 +37,9 @@ func (r *workloads) Reconcile(ctx context.Context, req reconcile.Request) (recon
 		r.applier.forget(key)
 		return reconcile.Result{}, nil
 	}
-	asks, fault := asksIdentity(d)
+	asks, fault := identity.Asks(d.Annotations)
 	if !asks && fault == "" {
-		if d.Annotations[AnnotationIdentityStatus] == "" {
+		if d.Annotations[identity.AnnotationStatus] == "" {
 			return reconcile.Result{}, nil
 		}
 		if err := r.release(ctx, key, d, ""); err != nil {
@@ -53,7 +54,7 @@ func (r *workloads) Reconcile(ctx context.Context, req reconcile.Request) (recon
 			return reconcile.Result{}, err
 		}
 	}
-	if err := r.say(ctx, key, d, s.report(ParseIdentityReport(d.Annotations), r.now())); err != nil {
+	if err := r.say(ctx, key, d, s.report(identity.ParseReport(d.Annotations), r.now())); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: r.after(next)}, nil
@@ -157,7 +158,7 @@ func (r *workloads) asking(ctx context.Context, namespace string) ([]appsv1.Depl
 	if err := r.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(list.Items, func(o appsv1.Deployment) bool { asks, _ := asksIdentity(&o); return !asks }), nil
+	return slices.DeleteFunc(list.Items, func(o appsv1.Deployment) bool { asks, _ := identity.Asks(o.Annotations); return !asks }), nil
 }
 
 // annotate applies annotations to a ServiceAccount that is somebody else's:
@@ -205,12 +206,12 @@ func (r *workloads) release(ctx context.Context, key types.NamespacedName, d *ap
 
 // say writes the report; an empty one takes it away.
 func (r *workloads) say(ctx context.Context, key types.NamespacedName, d *appsv1.Deployment, report string) error {
-	if d.Annotations[AnnotationIdentityStatus] == report {
+	if d.Annotations[identity.AnnotationStatus] == report {
 		return nil
 	}
 	annotations := map[string]string{}
 	if report != "" {
-		annotations[AnnotationIdentityStatus] = report
+		annotations[identity.AnnotationStatus] = report
 	}
 	set := bare(appsv1.SchemeGroupVersion.String(), "Deployment", d.Namespace, d.Name, annotations)
 	_, err := apply(ctx, r.applier, key, set, d.DeepCopy(), true, true)

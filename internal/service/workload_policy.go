@@ -10,23 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
-	"github.com/radial-project/radial/api/radapp"
+	"github.com/radial-project/radial/internal/identity"
 )
 
-// Annotations of a Deployment that asks for an identity (K-34).
-const (
-	// AnnotationIdentity asks, by 'true'.
-	AnnotationIdentity = radapp.AnnotationPrefix + "identity"
-	// AnnotationIdentityStatus is the operator's: an [IdentityReport] as JSON.
-	// It has the operator's own prefix, so that the controller, whose prefix is
-	// radapp.io, has nothing to do with it.
-	AnnotationIdentityStatus = v1alpha1.Group + "/identity"
-)
-
-// ConditionIdentity is the condition of an [IdentityReport].
-const ConditionIdentity = "Identity"
-
-// Reasons of ConditionIdentity. Only ReasonReady and ReasonShared come with
+// Reasons of identity.Condition. Only ReasonReady and ReasonShared come with
 // True.
 const (
 	ReasonReady              = "Ready"
@@ -44,44 +31,12 @@ const (
 	ReasonBadValue           = "InvalidAnnotation"
 )
 
-// IdentityReport is what the operator says about the identity of a Deployment.
-// It holds nothing up.
-type IdentityReport struct {
-	// Identity that the cloud knows the workload by, once answered.
-	Identity   string             `json:"identity,omitempty"`
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-}
-
-// ParseIdentityReport reads the annotation; a missing or broken one is empty.
-func ParseIdentityReport(annotations map[string]string) IdentityReport {
-	var r IdentityReport
-	if json.Unmarshal([]byte(annotations[AnnotationIdentityStatus]), &r) != nil {
-		return IdentityReport{}
-	}
-	return r
-}
-
-// asksIdentity says whether a Deployment asks, and what is wrong with how.
-func asksIdentity(d *appsv1.Deployment) (asks bool, fault string) {
-	v, said := d.Annotations[AnnotationIdentity]
-	if !said || strings.EqualFold(d.Annotations[radapp.AnnotationEnabled], "false") {
-		return false, ""
-	}
-	switch strings.ToLower(v) {
-	case "true":
-		return true, ""
-	case "false", "":
-		return false, ""
-	}
-	return false, AnnotationIdentity + " must be 'true' or 'false'"
-}
-
 // runsAs is the ServiceAccount of a Deployment's Pods.
 func runsAs(d *appsv1.Deployment) string {
 	if n := d.Spec.Template.Spec.ServiceAccountName; n != "" {
 		return n
 	}
-	return "default"
+	return identity.DefaultAccount
 }
 
 // projectOf is the project that a namespace is of; "" for none.
@@ -131,7 +86,7 @@ func (w Workload) hindrance() *said {
 		return no(ReasonBadName, "an identity is asked for under the Deployment's name, which must be at most 63 characters of a-z, 0-9 and hyphens")
 	case w.Service:
 		return no(ReasonServiceHasName, "%s is the name of a service of the project; give the Deployment another", d.Name)
-	case account == "default":
+	case account == identity.DefaultAccount:
 		return no(ReasonDefaultAccount, "it runs as ServiceAccount default, as every Pod of the namespace may; give it a ServiceAccount of its own")
 	case w.AccountService:
 		return no(ReasonServiceAccountUsed, "ServiceAccount %s is a service's or project's; give the Deployment one of its own", account)
@@ -142,7 +97,7 @@ func (w Workload) hindrance() *said {
 }
 
 // report is the annotation's text, with the time of the last change kept.
-func (s said) report(before IdentityReport, now time.Time) string {
+func (s said) report(before identity.Report, now time.Time) string {
 	status := metav1.ConditionFalse
 	switch {
 	case s.ok:
@@ -150,13 +105,13 @@ func (s said) report(before IdentityReport, now time.Time) string {
 	case s.reason == ReasonWaiting:
 		status = metav1.ConditionUnknown
 	}
-	c := metav1.Condition{Type: ConditionIdentity, Status: status, Reason: s.reason, Message: v1alpha1.Clean(s.message), LastTransitionTime: metav1.NewTime(now.UTC().Truncate(time.Second))}
+	c := metav1.Condition{Type: identity.Condition, Status: status, Reason: s.reason, Message: v1alpha1.Clean(s.message), LastTransitionTime: metav1.NewTime(now.UTC().Truncate(time.Second))}
 	for _, b := range before.Conditions {
 		if b.Type == c.Type && b.Status == c.Status {
 			c.LastTransitionTime = b.LastTransitionTime
 		}
 	}
-	raw, err := json.Marshal(IdentityReport{Identity: s.identity, Conditions: []metav1.Condition{c}})
+	raw, err := json.Marshal(identity.Report{Identity: s.identity, Conditions: []metav1.Condition{c}})
 	if err != nil {
 		panic("service: a report that is no JSON: " + err.Error()) // it is made of texts
 	}

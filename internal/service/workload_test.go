@@ -14,6 +14,7 @@ import (
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
 	"github.com/radial-project/radial/internal/cloud"
+	"github.com/radial-project/radial/internal/identity"
 )
 
 func deploymentOf(namespace, name, account string, annotations map[string]string) *appsv1.Deployment {
@@ -31,11 +32,11 @@ func deploymentOf(namespace, name, account string, annotations map[string]string
 var asking = map[string]string{"radapp.io/enabled": "true", "radapp.io/identity": "true"}
 
 // reported waits until a Deployment's report has the reason.
-func (s *stage) reported(name, reason string) (IdentityReport, *appsv1.Deployment) {
+func (s *stage) reported(name, reason string) (identity.Report, *appsv1.Deployment) {
 	s.t.Helper()
-	var r IdentityReport
+	var r identity.Report
 	d := s.deployment(name, "reported "+reason, func(d *appsv1.Deployment) bool {
-		r = ParseIdentityReport(d.Annotations)
+		r = identity.ParseReport(d.Annotations)
 		return len(r.Conditions) == 1 && r.Conditions[0].Reason == reason
 	})
 	return r, d
@@ -105,7 +106,7 @@ func TestAdoptedDeploymentGetsAnIdentity_K34_C66_C89_C143(t *testing.T) {
 	if err := s.admin.Patch(t.Context(), d.DeepCopy(), no); err != nil {
 		t.Fatal(err)
 	}
-	s.deployment("web", "not reported", func(d *appsv1.Deployment) bool { return d.Annotations[AnnotationIdentityStatus] == "" })
+	s.deployment("web", "not reported", func(d *appsv1.Deployment) bool { return d.Annotations[identity.AnnotationStatus] == "" })
 	until(s, &corev1.ServiceAccountList{}, "runner", "not bound", func(a *corev1.ServiceAccount) bool { return len(a.Annotations) == 0 })
 }
 
@@ -146,7 +147,7 @@ func TestNoIdentityIsSaidWhy_K34(t *testing.T) {
 	if got := get(s, "bound", &corev1.ServiceAccount{}).Annotations["bind.example/to"]; got != "something else" {
 		t.Errorf("another's annotation became %q", got)
 	}
-	if got := get(s, "off", &appsv1.Deployment{}).Annotations[AnnotationIdentityStatus]; got != "" {
+	if got := get(s, "off", &appsv1.Deployment{}).Annotations[identity.AnnotationStatus]; got != "" {
 		t.Errorf("one that is not adopted is told %q", got)
 	}
 	far := &stage{t: t, w: s.w, admin: s.admin, ns: elsewhere}
