@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/radial-project/radial/installation"
+	settings "github.com/radial-project/radial/internal/config"
 	"github.com/radial-project/radial/internal/core"
 )
 
@@ -34,7 +35,7 @@ type config struct {
 
 // parse reads flags; what none says, the variable RADIAL_<FLAG> says, with _
 // for -.
-func parse(args []string, getenv func(string) string) (config, error) {
+func parse(args []string, lookup func(string) (string, bool)) (config, error) {
 	var c config
 	f := flag.NewFlagSet("radial-controller", flag.ContinueOnError)
 	f.SetOutput(os.Stderr)
@@ -57,19 +58,8 @@ func parse(args []string, getenv func(string) string) (config, error) {
 	if f.NArg() > 0 {
 		return c, fmt.Errorf("unexpected argument %q; everything is a flag, see --help", f.Arg(0))
 	}
-	given := map[string]bool{}
-	f.Visit(func(fl *flag.Flag) { given[fl.Name] = true })
-	var fault error
-	f.VisitAll(func(fl *flag.Flag) {
-		name := "RADIAL_" + strings.ToUpper(strings.ReplaceAll(fl.Name, "-", "_"))
-		if v := getenv(name); v != "" && !given[fl.Name] && fault == nil {
-			if err := fl.Value.Set(v); err != nil {
-				fault = fmt.Errorf("environment variable %s: %w", name, err)
-			}
-		}
-	})
-	if fault != nil || c.version {
-		return c, fault
+	if err := settings.Environment(f, "RADIAL_", lookup); err != nil || c.version {
+		return c, err
 	}
 	return c, c.check()
 }
@@ -92,18 +82,6 @@ func (c config) check() error {
 	return nil
 }
 
-// logger writes to w, one line an entry.
 func (c config) logger(w io.Writer) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {
-		return nil, fmt.Errorf("--log-level %q is none of debug, info, warn, error", c.logLevel)
-	}
-	o := &slog.HandlerOptions{Level: level}
-	switch c.logFormat {
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, o)), nil
-	case "text":
-		return slog.New(slog.NewTextHandler(w, o)), nil
-	}
-	return nil, fmt.Errorf("--log-format %q is neither json nor text", c.logFormat)
+	return settings.Logger(c.logLevel, c.logFormat, w)
 }

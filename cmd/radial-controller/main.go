@@ -19,7 +19,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	c, err := parse(os.Args[1:], os.Getenv)
+	c, err := parse(os.Args[1:], os.LookupEnv)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		os.Exit(0)

@@ -46,7 +46,9 @@ func TestMain(m *testing.M) {
 }
 
 func TestParse(t *testing.T) {
-	env := func(vars map[string]string) func(string) string { return func(k string) string { return vars[k] } }
+	env := func(vars map[string]string) func(string) (string, bool) {
+		return func(k string) (string, bool) { v, ok := vars[k]; return v, ok }
+	}
 	c, err := parse([]string{"--server", "http://127.0.0.1:1"}, env(map[string]string{"RADIAL_SERVER": "http://other", "RADIAL_CLUSTER": "east", "RADIAL_LEADER_ELECT": "true"}))
 	if err != nil || c.server != "http://127.0.0.1:1" || c.cluster != "east" || !c.leaderElect {
 		t.Errorf("parse = %+v, %v; a flag wins over its variable", c, err)

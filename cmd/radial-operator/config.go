@@ -7,10 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"strings"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
 	"github.com/radial-project/radial/internal/cloud"
+	settings "github.com/radial-project/radial/internal/config"
 )
 
 // config is what the program is told: by flags how it runs, by the ANKKA_
@@ -49,42 +49,16 @@ func parse(args []string, lookup cloud.Lookup) (config, error) {
 	if f.NArg() > 0 {
 		return c, fmt.Errorf("unexpected argument %q; everything is a flag, see --help", f.Arg(0))
 	}
-	given := map[string]bool{}
-	f.Visit(func(fl *flag.Flag) { given[fl.Name] = true })
-	var faults []error
-	f.VisitAll(func(fl *flag.Flag) {
-		name := "RADIAL_" + strings.ToUpper(strings.ReplaceAll(fl.Name, "-", "_"))
-		if v, _ := lookup(name); v != "" && !given[fl.Name] {
-			if err := fl.Value.Set(v); err != nil {
-				faults = append(faults, fmt.Errorf("environment variable %s: %w", name, err))
-			}
-		}
-	})
-	if c.version && len(faults) == 0 {
+	fault := settings.Environment(f, "RADIAL_", lookup)
+	if c.version && fault == nil {
 		return c, nil
 	}
-	if _, err := c.logger(io.Discard); err != nil {
-		faults = append(faults, err)
-	}
-	var err error
-	if c.settings, err = cloud.Load(lookup); err != nil {
-		faults = append(faults, err)
-	}
-	return c, errors.Join(faults...)
+	_, unclear := c.logger(io.Discard)
+	var unsettled error
+	c.settings, unsettled = cloud.Load(lookup)
+	return c, errors.Join(fault, unclear, unsettled)
 }
 
-// logger writes to w, one line an entry.
 func (c config) logger(w io.Writer) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {
-		return nil, fmt.Errorf("--log-level %q is none of debug, info, warn, error", c.logLevel)
-	}
-	o := &slog.HandlerOptions{Level: level}
-	switch c.logFormat {
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, o)), nil
-	case "text":
-		return slog.New(slog.NewTextHandler(w, o)), nil
-	}
-	return nil, fmt.Errorf("--log-format %q is neither json nor text", c.logFormat)
+	return settings.Logger(c.logLevel, c.logFormat, w)
 }

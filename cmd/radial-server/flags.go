@@ -209,16 +209,5 @@ func (c *options) hasCluster() bool {
 }
 
 func (c *options) logger() (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {
-		return nil, fmt.Errorf("--log-level is %q: it must be debug, info, warn or error", c.logLevel)
-	}
-	options := &slog.HandlerOptions{Level: level}
-	switch c.logFormat {
-	case "text":
-		return slog.New(slog.NewTextHandler(os.Stderr, options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(os.Stderr, options)), nil
-	}
-	return nil, fmt.Errorf("--log-format is %q: it must be text or json", c.logFormat)
+	return config.Logger(c.logLevel, c.logFormat, os.Stderr)
 }
