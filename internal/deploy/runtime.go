@@ -90,6 +90,7 @@ func (rt *runtime) state(res *template.Resource) (map[string]any, error) {
 // Ask implements template.Asker.
 func (rt *runtime) Ask(q template.Question) (any, error) {
 	lower := strings.ToLower(q.Function)
+	imported := q.Resource != nil && q.Resource.Extension != nil
 	switch {
 	case lower == "reference" && q.Resource != nil:
 		return rt.state(q.Resource)
@@ -105,10 +106,14 @@ func (rt *runtime) Ask(q template.Question) (any, error) {
 		return all, nil
 	case lower != "reference" && !strings.HasPrefix(lower, "list"):
 		return nil, core.Errorf(core.CodeInvalidTemplate, "%s() asks for what only Azure knows; it has no answer here", q.Function)
-	case q.Resource != nil && q.Resource.Extension != nil:
+	case imported && !extension.IsControlPlane(extension.Scope{Extension: q.Resource.Extension.Provider}):
 		return nil, q.Resource.Errorf("%s is of the import %q, whose resources answer no %s(): read their properties by reference()", q.Resource.Symbol, q.Resource.Extension.Alias, q.Function)
 	}
-	key, err := json.Marshal([]any{lower, strings.ToLower(q.ID), q.APIVersion, q.Full, q.Args})
+	symbol := ""
+	if imported { // its id is known once it is bound
+		symbol = q.Resource.Symbol
+	}
+	key, err := json.Marshal([]any{lower, strings.ToLower(q.ID), symbol, q.APIVersion, q.Full, q.Args})
 	if err != nil {
 		return nil, core.Errorf(core.CodeInvalidTemplate, "the arguments of %s() cannot be passed on", q.Function)
 	}
@@ -131,6 +136,13 @@ func (rt *runtime) Ask(q template.Question) (any, error) {
 		}
 	}
 	return nil, rt.fetch(func(ctx context.Context) error {
+		if imported {
+			n := rt.f.byResource[q.Resource]
+			if err := n.bind(ctx); err != nil {
+				return err
+			}
+			q.ID = n.reference().ID.String()
+		}
 		v, err := rt.f.r.ask(ctx, lower, q)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -3,6 +3,7 @@ package extension
 import (
 	"context"
 	"encoding/json"
+	"regexp"
 	"strings"
 
 	"github.com/radial-project/radial/internal/core"
@@ -24,8 +25,13 @@ type ControlPlane struct {
 
 var _ Target = ControlPlane{}
 
-// IsControlPlane reports whether a scope is that of the import Radius.
-func IsControlPlane(s Scope) bool { return strings.EqualFold(s.Extension, Radius) && s.Type == "" }
+// imports of the control plane: Radius, and what its tools name the types of one
+// namespace, such as radiusmycompanydata for MyCompany.Data.
+var imports = regexp.MustCompile(`^(?i:radius[a-z0-9]*)$`)
+
+// IsControlPlane reports whether a scope is that of the import Radius, or of one
+// that its tools make for the types of a namespace.
+func IsControlPlane(s Scope) bool { return s.Type == "" && imports.MatchString(s.Extension) }
 
 // WithControlPlane resolves the import Radius to a control plane, and all else by
 // the given resolver.

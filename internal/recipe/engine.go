@@ -52,7 +52,7 @@ type Request struct {
 	Connections map[string]core.Resource
 	// Carried is what each connection carries to a workload ([connection.Values]);
 	// one that may carry nothing is absent. Uses are the resources that it refers
-	// to beside its connections, by [core.ID.Key], with their secrets. HashKey is a
+	// to beside its connections, by [core.ID.Key], opened as far as it may. HashKey is a
 	// secret of the resource, the same for its life. Only what Radial renders
 	// itself gets the three.
 	Carried map[string]map[string]any

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -71,6 +72,7 @@ func readCompiled(t *testing.T) compiledFiles {
 		t.Fatal(err)
 	}
 	var all compiledFiles
+	raw = bytes.ReplaceAll(raw, []byte("T/"), []byte("radius/test/functional-portable/"))
 	if err := yaml.UnmarshalStrict(raw, &all); err != nil {
 		t.Fatalf("compiled.yaml: %v", err)
 	}
@@ -112,6 +114,8 @@ func compiledUnder(t *testing.T, root, under string) []string {
 	}
 	return files
 }
+
+var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 var slug = regexp.MustCompile(`[^a-z0-9]+`)
 
@@ -422,9 +426,6 @@ func (r *real) clear(group string) {
 		for _, item := range items {
 			o, _ := item.(map[string]any)
 			id, _ := o["id"].(string)
-			if strings.Contains(strings.ToLower(id), "/environments/") && len(items) > 1 || strings.Contains(strings.ToLower(id), "/applications/") && left != "" {
-				continue
-			}
 			a := r.request("DELETE", id+"?api-version="+r.version(id), nil)
 			if a.status >= 300 {
 				left += fmt.Sprintf("%s: %d %s\n", id, a.status, a.raw)
@@ -475,6 +476,9 @@ func (r *real) parameters(raw []byte, group, environment string, given map[strin
 	if tmpl.Declares("environment") && given["environment"] == nil {
 		values["environment"] = r.environment(group, environment, strings.Contains(string(raw), "@2023-10-01-preview"))
 	}
+	if tmpl.Declares("application") && given["application"] == nil {
+		values["application"] = r.application(group, values["environment"])
+	}
 	maps.Copy(values, given)
 	out := map[string]any{}
 	for name, v := range values {
@@ -483,6 +487,17 @@ func (r *real) parameters(raw []byte, group, environment string, given map[strin
 		}
 	}
 	return out
+}
+
+// application makes the one that the peer's command line makes for a template.
+func (r *real) application(group string, environment any) string {
+	r.t.Helper()
+	if environment == nil {
+		environment = r.environment(group, "older", true)
+	}
+	app := group + "/providers/Applications.Core/applications/app"
+	r.must("PUT", app+"?api-version=2023-10-01-preview", map[string]any{"properties": map[string]any{"environment": environment}})
+	return app
 }
 
 // environment makes the environment that a scenario deploys into.
@@ -502,6 +517,9 @@ func (r *real) environment(group, kind string, older bool) string {
 		"Radius.Data/postgreSqlDatabases", "Radius.Data/neo4jDatabases", "Radius.Data/redisCaches", "Radius.Messaging/rabbitMQ", "Radius.Compute/routes"} {
 		_, name, _ := strings.Cut(typ, "/")
 		recipes[typ] = map[string]any{"kind": "bicep", "source": peerRegistry + "/kube-recipes/" + strings.ToLower(name) + ":latest"}
+		if name == "routes" {
+			recipes[typ].(map[string]any)["parameters"] = map[string]any{"gatewayName": "radius", "gatewayNamespace": "default"}
+		}
 	}
 	pack := group + "/providers/Radius.Core/recipePacks/pack"
 	r.must("PUT", pack+"?api-version=2025-08-01-preview", map[string]any{"properties": map[string]any{"recipes": recipes}})
@@ -527,7 +545,7 @@ func (r *real) spaces(raw []byte, group string, parameters map[string]any) {
 	walk = func(v any) {
 		switch v := v.(type) {
 		case map[string]any:
-			if n, is := v["namespace"].(string); is {
+			if n, is := v["namespace"].(string); is && label.MatchString(n) {
 				r.namespace(n)
 			}
 			for _, inner := range v {

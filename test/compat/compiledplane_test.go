@@ -131,7 +131,7 @@ func (r *real) kinds() {
 }
 
 // storage makes the default class of claims, bound when a pod uses them, which
-// clusters for development have.
+// clusters for development have, and a few volumes for it.
 func (r *real) storage() {
 	r.t.Helper()
 	class := &unstructured.Unstructured{Object: map[string]any{
@@ -139,6 +139,15 @@ func (r *real) storage() {
 		"metadata": map[string]any{"name": "standard", "annotations": map[string]any{"storageclass.kubernetes.io/is-default-class": "true"}}}}
 	if _, err := r.objects.Resource(schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"}).Create(r.t.Context(), class, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		r.t.Fatal(err)
+	}
+	for i := range 4 {
+		volume := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "PersistentVolume", "metadata": map[string]any{"name": fmt.Sprintf("standard-%d", i)},
+			"spec": map[string]any{"storageClassName": "standard", "capacity": map[string]any{"storage": "20Gi"}, "accessModes": []any{"ReadWriteOnce"},
+				"hostPath": map[string]any{"path": "/var/lib/standard"}}}}
+		if _, err := r.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}).Create(r.t.Context(), volume, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			r.t.Fatal(err)
+		}
 	}
 }
 

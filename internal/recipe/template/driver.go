@@ -130,7 +130,8 @@ func (d *Driver) Execute(ctx context.Context, run recipe.Run) (recipe.Result, er
 }
 
 // parameters adds the context where the template declares it. A parameter of
-// that name cannot be supplied by anyone else.
+// that name cannot be supplied by anyone else. One that does not gets what
+// expressions in its parameters name.
 func parameters(t *lang.Template, run recipe.Run) (map[string]any, error) {
 	params := make(map[string]any, len(run.Parameters)+1)
 	maps.Copy(params, run.Parameters)
@@ -141,8 +142,9 @@ func parameters(t *lang.Template, run recipe.Run) (map[string]any, error) {
 	}
 	if t.Declares(contextParameter) {
 		params[contextParameter] = run.Context
+		return params, nil
 	}
-	return params, nil
+	return recipe.Fill(params, run.Context)
 }
 
 // Delete implements recipe.Driver. Each output knows its scope.
