@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/radial-project/radial/internal/auth"
+	"github.com/radial-project/radial/internal/container"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/deployment"
 	"github.com/radial-project/radial/internal/extension"
@@ -21,7 +22,8 @@ import (
 )
 
 // recipes puts the engine together with the drivers of this release: ARM
-// templates, which are also what Bicep compiles to.
+// templates, which are also what Bicep compiles to, and the renderer of
+// containers.
 func recipes(c options, kept store.Reader, types *manifest.Registry, fetcher *oci.Fetcher, resolver extension.Resolver, m *telemetry.Metrics) *recipe.Engine {
 	driver := template.New(template.Options{
 		Fetcher:  fetcher,
@@ -31,6 +33,7 @@ func recipes(c options, kept store.Reader, types *manifest.Registry, fetcher *oc
 	})
 	return recipe.NewEngine(recipe.Options{
 		Drivers:   map[string]recipe.Driver{"bicep": observe.Driver("bicep", driver, m), "template": observe.Driver("template", driver, m)},
+		Rendered:  container.Drivers(observe.Driver(recipe.KindRendered, container.NewRenderer(container.RendererOptions{Resolver: resolver}), m)),
 		Canonical: types.Canonical,
 		Cluster:   c.cluster,
 		Load: func(ctx context.Context, id core.ID) (core.Resource, error) {

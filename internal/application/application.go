@@ -86,7 +86,7 @@ func (r *Rules) Place(ctx context.Context, s dynamic.Subject) (dynamic.Place, er
 		return place, err
 	}
 	place.Environment = stored.ID
-	return place, allowed(stored, s.Owner)
+	return place, MayUse(stored, s.Owner)
 }
 
 // reference reads an id among the properties, under the present name of its
@@ -193,7 +193,9 @@ func Allowed(entries []string, cluster, namespace string) bool {
 	return false
 }
 
-func allowed(environment core.Resource, owner core.Owner) error {
+// MayUse refuses an environment to an object of a namespace that it does not
+// list (K-4).
+func MayUse(environment core.Resource, owner core.Owner) error {
 	if owner.IsZero() {
 		return nil // written through the API by someone who may write there
 	}

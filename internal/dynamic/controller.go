@@ -255,6 +255,8 @@ type connected struct {
 	carried map[string]any
 	// settled says that its recipe, if it has one, has run.
 	settled bool
+	// opened are its own properties, with their secrets when it is near.
+	opened json.RawMessage
 }
 
 // connected reads a resource that another one connects to.
@@ -277,6 +279,9 @@ func (c *Controller) connected(ctx context.Context, from core.Resource, id core.
 		for name, v := range props { // what a type that is gone called sensitive
 			props[name] = withoutSealed(v)
 		}
+		if out.opened, err = encode(props); err != nil {
+			return out, err
+		}
 		secrets, err := c.p.secrets(r, tv)
 		if err != nil {
 			return out, err
@@ -292,6 +297,9 @@ func (c *Controller) connected(ctx context.Context, from core.Resource, id core.
 			return out, err
 		}
 		redact(props, tv)
+		if out.opened, err = encode(props); err != nil {
+			return out, err
+		}
 		open, _ := split(status.ComputedValues, tv)
 		maps.Copy(props, open)
 	}

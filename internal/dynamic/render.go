@@ -55,6 +55,7 @@ func (c *Controller) rendering(ctx context.Context, job *operation.Job, kind Kin
 		if req.Uses == nil {
 			req.Uses = map[string]core.Resource{}
 		}
+		used.Properties = used.opened
 		req.Uses[e.To.Key()] = used.Resource
 	}
 	return nil

@@ -137,7 +137,7 @@ func TestBuiltinCapabilities(t *testing.T) {
 		"Radial.Services/buckets", "Radial.Services/credentials", "Radial.Services/retiredNames",
 		"Radius.Core/applications", "Radius.Core/bicepSettings", "Radius.Core/environments", "Radius.Core/recipePacks", "Radius.Core/terraformSettings", "System.Authorization/roleAssignments",
 	}
-	inert := append([]string{"Microsoft.Resources/deploymentStacks", "Applications.Core/containers", "Applications.Core/gateways", "Applications.Core/secretStores", "Applications.Core/volumes",
+	inert := append([]string{"Microsoft.Resources/deploymentStacks", "Applications.Core/gateways", "Applications.Core/secretStores", "Applications.Core/volumes",
 		"Radial.Services/organizations", "Radial.Services/projects", "Radial.Services/services"}, synchronous...)
 	var gotSync, gotInert []string
 	for _, name := range r.Types() {

@@ -152,7 +152,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	}
 	rules := application.New(o.Store, s.types)
 	kinds := rules.Kinds()
-	maps.Copy(kinds, container.Kinds())
+	maps.Copy(kinds, container.New(o.Store, o.Deployments.Base.Cluster).Kinds())
 	maps.Copy(kinds, auth.Kinds())
 	maps.Copy(kinds, s.projects.Kinds())
 	if !o.Loopback {

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/radial-project/radial/internal/container"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/dynamic"
 	"github.com/radial-project/radial/internal/extension/kubernetes"
@@ -134,15 +135,15 @@ func engine(c Config, st store.Reader, types *manifest.Registry) (*recipe.Engine
 		return nil, fmt.Errorf("kubeconfig %s: %w", c.Kubeconfig, err)
 	}
 	config.QPS = -1
+	resolver := scope.NewResolver(map[string]scope.Connect{core.LocalCluster: func(context.Context) (*kubernetes.Cluster, error) {
+		return kubernetes.New(core.LocalCluster, config, kubernetes.Options{})
+	}})
 	driver := template.New(template.Options{
-		Fetcher: oci.New(oci.Options{AllowFiles: true}),
-		Resolver: scope.NewResolver(map[string]scope.Connect{core.LocalCluster: func(context.Context) (*kubernetes.Cluster, error) {
-			return kubernetes.New(core.LocalCluster, config, kubernetes.Options{})
-		}}),
-		Now: time.Now, NewGUID: uuid.NewString,
+		Fetcher: oci.New(oci.Options{AllowFiles: true}), Resolver: resolver, Now: time.Now, NewGUID: uuid.NewString,
 	})
 	return recipe.NewEngine(recipe.Options{
-		Drivers: map[string]recipe.Driver{"template": driver}, Canonical: types.Canonical, Cluster: core.LocalCluster,
+		Drivers:  map[string]recipe.Driver{"template": driver},
+		Rendered: container.Drivers(container.NewRenderer(container.RendererOptions{Resolver: resolver})), Canonical: types.Canonical, Cluster: core.LocalCluster,
 		Load: func(ctx context.Context, id core.ID) (core.Resource, error) {
 			r, _, err := st.Get(ctx, id)
 			return r, err
