@@ -113,6 +113,8 @@ func (w *work) judgeBase(kind string, m metav1.Object, had map[string]bool) erro
 		return fault(atBase, "a %s has no metadata.name: name it", kind)
 	case m.GetNamespace() != "":
 		return fault(atBase, "the %s %s names a namespace, which is the environment's to say: take it out", kind, m.GetName())
+	case len(m.GetFinalizers()) > 0 || len(m.GetOwnerReferences()) > 0:
+		return fault(atBase, "the %s %s has finalizers or owners, which decide when it goes: take them out, it goes with the container", kind, m.GetName())
 	case had[key]:
 		return fault(atBase, "there are two of %s %s: take one out", kind, m.GetName())
 	case kind != "ConfigMap" && kind != symbolSecret && !strings.EqualFold(m.GetName(), w.name):
@@ -137,8 +139,6 @@ func keepOwn(m metav1.Object) {
 	m.SetUID("")
 	m.SetResourceVersion("")
 	m.SetManagedFields(nil)
-	m.SetOwnerReferences(nil)
-	m.SetFinalizers(nil)
 }
 
 // patchPod lays the container's strategic merge patch over its pod: the user's

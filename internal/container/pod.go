@@ -202,6 +202,11 @@ func servicePorts(s *corev1.ServiceSpec, ports map[string]port) error {
 		port     int32
 		protocol corev1.Protocol
 	}
+	for i, o := range s.Ports { // of the base, as the API server would default it
+		if o.TargetPort == (intstr.IntOrString{}) {
+			s.Ports[i].TargetPort = intstr.FromInt32(o.Port)
+		}
+	}
 	taken := map[number]string{}
 	for _, key := range sorted(ports) {
 		p, name := ports[key], strings.ToLower(key)

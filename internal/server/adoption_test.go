@@ -212,17 +212,25 @@ func TestManualContainer_K8(t *testing.T) {
 			t.Errorf("%d recipes ran, deleted were %v", n, d.gone)
 		}
 	})
-	for name, mode := range map[string]any{"internal": "internal", "absent, which is internal": nil, "recipe": "recipe"} {
-		t.Run("K-8 mode "+name+" is refused clearly", func(t *testing.T) {
+	for name, change := range map[string]struct {
+		mode, property string
+		value          any
+	}{
+		"no container runs a recipe":                      {"recipe", "resourceProvisioning", "recipe"},
+		"what cannot be rendered":                         {"internal", "restartPolicy", "Never"},
+		"what cannot be rendered, in the mode of default": {"", "runtimes", map[string]any{"aci": map[string]any{"gatewayID": "x"}}},
+	} {
+		t.Run("K-39 "+name+" is refused by name and stored nowhere", func(t *testing.T) {
 			a := &api{a.Instance, t}
 			body := adopted(group, "shop", "shop", "web", "u1")
 			properties := body["properties"].(map[string]any)
 			delete(properties, "resourceProvisioning")
-			if mode != nil {
-				properties["resourceProvisioning"] = mode
+			if change.mode != "" {
+				properties["resourceProvisioning"] = change.mode
 			}
+			properties[change.property] = change.value
 			got := a.want(a.send("PUT", path, body), 400)
-			if got.code() != "InvalidRequestContent" || !strings.Contains(got.raw, "resourceProvisioning") {
+			if got.code() != "InvalidRequestContent" || !strings.Contains(got.raw, change.property) {
 				t.Errorf("answered %s", got.raw)
 			}
 			a.want(a.send("GET", path, nil), 404)
