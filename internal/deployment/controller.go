@@ -182,7 +182,7 @@ func (s *Service) begunNested(ctx context.Context, root core.Resource, f facts, 
 			return // of this run, before it was resumed
 		}
 	}
-	r, own := s.nestedRow(root, f, id, path.Join(e.Deployment, id.Name()))
+	r, own := s.nestedRow(root, f, id, path.Join(e.Deployment, e.Symbol))
 	r.State = core.StateUpdating
 	s.writeNested(ctx, r, own, outcome{})
 }

@@ -298,6 +298,28 @@ func TestRunning(t *testing.T) {
 	p.deploy("slow", body(template), core.StateSucceeded)
 }
 
+// A nested deployment says how far it is while it runs, by its own name, which is
+// not the symbol of the resource that it is.
+func TestNestedProgress_S44(t *testing.T) {
+	p := newPlane(t)
+	release, began := make(chan struct{}), make(chan struct{}, 1)
+	p.recipes.execute = blocking(began, release)
+	link := p.begin("outer", body(`{`+head+`,"resources":{"module":{"type":"Microsoft.Resources/deployments","apiVersion":"2025-04-01","name":"within","properties":{"mode":"Incremental",
+	 "expressionEvaluationOptions":{"scope":"inner"},"template":{`+head+`,"resources":{
+	  "cache":{"type":"Applications.Datastores/redisCaches","apiVersion":"2023-10-01-preview","name":"nested","properties":{"environment":"`+group+`/providers/Applications.Core/environments/default"}}}}}}}}`))
+	<-began
+	within := func() map[string]any { return p.must(200, "GET", all+"/within/operations"+version, "").body }
+	p.eventually("the nested deployment's operations are there while it runs", func() bool {
+		ops := within()
+		return at(ops, "value", 0, "properties", "targetResource", "symbolicName") == "cache" && at(ops, "value", 0, "properties", "provisioningState") == "Running"
+	})
+	close(release)
+	p.await(link)
+	if ops := within(); at(ops, "value", 0, "properties", "provisioningState") != "Succeeded" {
+		t.Errorf("after it ended, the operations of the nested deployment are %v", ops)
+	}
+}
+
 // A request of a client of Radius: providerConfig names where its resources go,
 // and every id that is answered is one of a plane.
 func TestRadiusClient(t *testing.T) {

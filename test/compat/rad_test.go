@@ -17,8 +17,9 @@ import (
 // control is a radial-server of its own process, as its users start it.
 type control struct{ url string }
 
-// startProgram builds the real program and starts it in developer mode.
-func startProgram(t *testing.T) control {
+// startProgram builds the real program and starts it in developer mode, with
+// further flags.
+func startProgram(t *testing.T, flags ...string) control {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "radial-server")
@@ -27,8 +28,8 @@ func startProgram(t *testing.T) control {
 		t.Fatalf("build radial-server: %v\n%s", err, out)
 	}
 	ready := filepath.Join(dir, "ready")
-	cmd := exec.Command(program, "--developer-mode", "--listen", "127.0.0.1:0", "--ready-file", ready,
-		"--store", filepath.Join(dir, "radial.db"), "--key-file", filepath.Join(dir, "key"))
+	cmd := exec.Command(program, append([]string{"--developer-mode", "--listen", "127.0.0.1:0", "--ready-file", ready,
+		"--store", filepath.Join(dir, "radial.db"), "--key-file", filepath.Join(dir, "key")}, flags...)...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
@@ -95,15 +96,20 @@ func (r rad) run(args ...string) (string, int) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, r.program, append([]string{"--config", filepath.Join(r.home, "config.yaml")}, args...)...)
-	cmd.Env = []string{"HOME=" + r.home, "PATH=" + os.Getenv("PATH")}
-	cmd.Dir = r.home
+	cmd := r.command(ctx, args...)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		r.t.Fatalf("rad %s: %v", strings.Join(args, " "), err)
 	}
 	return string(out), cmd.ProcessState.ExitCode()
+}
+
+func (r rad) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, r.program, append([]string{"--config", filepath.Join(r.home, "config.yaml")}, args...)...)
+	cmd.Env = []string{"HOME=" + r.home, "PATH=" + os.Getenv("PATH"), "TERM=xterm"}
+	cmd.Dir = r.home
+	return cmd
 }
 
 // file writes a file beside the workspace and returns its path.
@@ -136,8 +142,7 @@ types:
 `
 
 // TestRadiusCLI_D3_D10 runs the peer's own command line, unmodified, against
-// the real program: each command with -o json, and what it says. want is JSON
-// that the answer must hold (other members may stand beside), or text.
+// the real program: each command with -o json, and what it says.
 func TestRadiusCLI_D3_D10(t *testing.T) {
 	if os.Getenv("RADIUS_CLI") == "" {
 		t.Skip("RADIUS_CLI is not set: it names a built rad program, which this test drives")
@@ -152,11 +157,7 @@ func TestRadiusCLI_D3_D10(t *testing.T) {
 		"host":"h","connections":{"events":{"source":"`+group+`Compat.Resources/topics/events"}}}}`)
 	template := r.file("recipe.json", `{"$schema":"https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#","contentVersion":"1.0.0.0",
 		"parameters":{"size":{"type":"string","defaultValue":"S"},"context":{"type":"object"}},"resources":[]}`)
-	for _, c := range []struct {
-		command string
-		want    string
-		exit    int
-	}{
+	r.play("D-3 D-10", []radStep{
 		{"group create default -o json", "created", 0},
 		{"group create other -o json", "created", 0},
 		{"group list -o json", `[{"name":"default","type":"System.Resources/resourceGroups"},{"name":"other"}]`, 0},
@@ -223,10 +224,25 @@ func TestRadiusCLI_D3_D10(t *testing.T) {
 		{"resource-provider delete Compat.Resources -y -o json", "deleted", 0},
 		{"resource-provider show Compat.Resources -o json", "was not found", 1},
 		{"resource-provider create -f " + types + " -o json", "created", 0},
-	} {
+	})
+}
+
+// radStep is one command and what comes of it: JSON that its answer must hold
+// (other members may stand beside), or text.
+type radStep struct {
+	command string
+	want    string
+	exit    int
+}
+
+// play runs commands one after the other, as proofs of rules.
+func (r rad) play(rules string, steps []radStep) {
+	r.t.Helper()
+	t := r.t
+	for _, c := range steps {
 		out, exit := r.run(strings.Fields(c.command)...)
 		if exit != c.exit {
-			t.Errorf("D-3 D-10: rad %s: exit %d, want %d:\n%s", c.command, exit, c.exit, out)
+			t.Errorf("%s: rad %s: exit %d, want %d:\n%s", rules, c.command, exit, c.exit, out)
 			continue
 		}
 		if strings.Contains(out, "s3cret") {
@@ -234,23 +250,23 @@ func TestRadiusCLI_D3_D10(t *testing.T) {
 		}
 		if !strings.HasPrefix(c.want, "{") && !strings.HasPrefix(c.want, "[") {
 			if !strings.Contains(out, c.want) {
-				t.Errorf("D-3 D-10: rad %s: want %q in:\n%s", c.command, c.want, out)
+				t.Errorf("%s: rad %s: want %q in:\n%s", rules, c.command, c.want, out)
 			}
 			continue
 		}
 		var got any
 		if err := json.Unmarshal([]byte(out), &got); err != nil {
-			t.Errorf("D-3 D-10: rad %s answers no JSON (%v):\n%s", c.command, err, out)
+			t.Errorf("%s: rad %s answers no JSON (%v):\n%s", rules, c.command, err, out)
 			continue
 		}
 		if c.want == "[]" {
 			if list, ok := got.([]any); !ok || len(list) > 0 {
-				t.Errorf("D-3 D-10: rad %s: want an empty list:\n%s", c.command, out)
+				t.Errorf("%s: rad %s: want an empty list:\n%s", rules, c.command, out)
 			}
 			continue
 		}
 		if why := within(mustJSON(t, c.want), got); why != "" {
-			t.Errorf("D-3 D-10: rad %s: %s in:\n%s", c.command, why, out)
+			t.Errorf("%s: rad %s: %s in:\n%s", rules, c.command, why, out)
 		}
 	}
 }
