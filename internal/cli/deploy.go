@@ -33,6 +33,8 @@ type deployFlags struct {
 	whatIf      bool
 	validate    bool
 	noWait      bool
+	// local says that no control plane is asked for anything.
+	local bool
 }
 
 func (s *session) deployCommand() *cobra.Command {
@@ -130,7 +132,11 @@ func (s *session) readTemplate(file string) ([]byte, error) {
 		}
 		return text, nil
 	}
-	return os.ReadFile(file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("the template cannot be read: %w", err)
+	}
+	return text, nil
 }
 
 // deploymentName is a name for the deployment of a file.
@@ -206,7 +212,19 @@ func (s *session) deployParameters(ctx context.Context, t *template.Template, f 
 		}
 		g.set(p.Name, v)
 	}
-	return g, s.placeParameters(ctx, declared, f, &g)
+	if err := s.placeParameters(ctx, declared, f, &g); err != nil {
+		return g, err
+	}
+	var missing []string
+	for _, p := range t.Parameters() {
+		if p.Required && !g.has(p.Name) {
+			missing = append(missing, fmt.Sprintf("%s (%s)", p.Name, cmp.Or(p.Type, "of a type of its own")))
+		}
+	}
+	if len(missing) > 0 {
+		return g, usagef("the template has no default for %s: give each a value by -p NAME=VALUE or -p NAME=@FILE, or all of them by -p @FILE", strings.Join(missing, ", "))
+	}
+	return g, nil
 }
 
 // set gives a parameter a value in the place of an earlier one, however that was written.
@@ -270,7 +288,7 @@ func parameterValue(p template.Parameter, value string) (any, error) {
 func (s *session) parametersFile(file string, g *given) error {
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return err
+		return fmt.Errorf("the file of parameters cannot be read: %w", err)
 	}
 	f, err := template.ParseParameters(raw)
 	if err != nil {
@@ -309,7 +327,8 @@ func (s *session) externalInput(name string, d template.InputDefinition) (any, e
 }
 
 // placeParameters gives the parameters environment and application what --environment and --application say;
-// an environment that the template must have and nobody named is the one called default, if there is one.
+// an environment that the template must have and nobody named is the one in use (radial env switch), else the one
+// called default. They may live in another group than what is deployed.
 func (s *session) placeParameters(ctx context.Context, declared map[string]template.Parameter, f deployFlags, g *given) error {
 	place := func(kind, one, name string) error {
 		p, ok := declared[one]
@@ -320,12 +339,18 @@ func (s *session) placeParameters(ctx context.Context, declared map[string]templ
 			return nil
 		}
 		implied := name == ""
-		if implied && (one != "environment" || !p.Required) {
+		if implied && (one != "environment" || !p.Required || f.local) {
 			return nil
 		}
-		_, id, err := s.findKind(ctx, kind, one, cmp.Or(name, setup.DefaultName))
-		if err != nil && implied {
-			return nil // the server says that the parameter has no value
+		if implied {
+			var err error
+			if name, err = s.environmentInUse(""); err != nil {
+				return err
+			}
+		}
+		_, id, err := s.elsewhere().findKind(ctx, kind, one, name)
+		if implied && core.IsCode(err, core.CodeNotFound) {
+			return nil // that the parameter has no value is said with all that have none
 		}
 		if err != nil {
 			return err
@@ -533,8 +558,9 @@ func (s *session) validateDeployment(ctx context.Context, api *client.Client, id
 	return s.show(view{data: d, table: t})
 }
 
+// scopeText names a scope, "" for the control plane and for an extension that is in no scope of its own.
 func scopeText(s *client.DeploymentScope) string {
-	if s == nil {
+	if s == nil || s.Type == "Cluster" && s.ID == "" && s.Fingerprint == "" {
 		return ""
 	}
 	return strings.TrimSpace(s.Type + " " + cmp.Or(s.ID, s.Fingerprint))
@@ -561,8 +587,8 @@ func changesText(changes []client.Change) string {
 	for _, c := range changes {
 		counts[c.ChangeType]++
 		fmt.Fprintf(&b, "%s %s  %s", changeSigns[c.ChangeType], c.ChangeType, c.ResourceID)
-		if c.Scope != nil {
-			fmt.Fprintf(&b, "  (in %s)", scopeText(c.Scope))
+		if at := scopeText(c.Scope); at != "" {
+			fmt.Fprintf(&b, "  (in %s)", at)
 		}
 		b.WriteByte('\n')
 		if c.Reason != "" {

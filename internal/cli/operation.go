@@ -94,8 +94,12 @@ func (s *session) oneOperation(ctx context.Context, name string) (arm.Operation,
 		return arm.Operation{}, err
 	}
 	op, err := c.Operation(ctx, name)
+	if !core.IsCode(err, core.CodeNotFound) {
+		return op, err
+	}
+	err = core.Errorf(core.CodeNotFound, "operation %q does not exist, or ended too long ago (radial operation list shows what there is)", name)
 	const shortest, longest = 4, 36
-	if !core.IsCode(err, core.CodeNotFound) || len(name) < shortest || len(name) >= longest {
+	if len(name) < shortest || len(name) >= longest {
 		return op, err
 	}
 	all, failed := c.Operations(ctx, client.OperationQuery{Limit: 1000})
@@ -110,7 +114,7 @@ func (s *session) oneOperation(ctx context.Context, name string) (arm.Operation,
 	}
 	switch len(found) {
 	case 0:
-		return op, fmt.Errorf("%w (radial operation list shows what there is)", err)
+		return op, err
 	case 1:
 		return found[0], nil
 	}

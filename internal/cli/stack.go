@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/radial-project/radial/internal/cli/setup"
+	"github.com/radial-project/radial/internal/client"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/stack"
@@ -44,6 +45,7 @@ type stackInput struct {
 
 // stackPlace is where stacks are kept: by a control plane, or by this process.
 type stackPlace interface {
+	id(name string) core.ID
 	apply(ctx context.Context, name string, in stackInput) (stack.Wire, error)
 	show(ctx context.Context, name string) (stack.Wire, error)
 	list(ctx context.Context) ([]stack.Wire, error)
@@ -151,6 +153,7 @@ func (s *session) readStack(ctx context.Context, f stackFlags) (in stackInput, e
 	if err != nil {
 		return in, fmt.Errorf("%s: %w", f.file, err)
 	}
+	f.deploy.local = f.local.local
 	in.given, err = s.deployParameters(ctx, t, f.deploy)
 	return in, err
 }
@@ -238,8 +241,19 @@ func stackError(w stack.Wire, err error) error {
 		return nil
 	}
 	e := *core.AsError(err)
-	e.Message = fmt.Sprintf("stack %s is %s: %s", w.Name, cmp.Or(w.Properties.ProvisioningState, string(stack.StateFailed)), e.Message)
+	e.Message = fmt.Sprintf("stack %s %s: %s", w.Name, endedAsState(cmp.Or(w.Properties.ProvisioningState, string(stack.StateFailed))), e.Message)
 	return &e
+}
+
+// endedAsState is a state as a verb.
+func endedAsState(state string) string {
+	switch stack.State(state) {
+	case stack.StateSucceeded, stack.StateFailed:
+		return state
+	case stack.StateCanceled:
+		return "was canceled"
+	}
+	return "is " + state
 }
 
 // appliedText sums an update up.
@@ -263,7 +277,7 @@ func appliedText(w stack.Wire) string {
 	sum("- deleted ", p.Deleted)
 	sum("> detached", p.Detached)
 	sum("! failed  ", p.Failed)
-	fmt.Fprintf(&b, "Stack %s is %s: %s managed, %d deleted, %d detached, %d failed.", w.Name, p.ProvisioningState,
+	fmt.Fprintf(&b, "Stack %s %s: %s managed, %d deleted, %d detached, %d failed.", w.Name, endedAsState(p.ProvisioningState),
 		count(len(p.Resources), "resource"), len(p.Deleted), len(p.Detached), len(p.Failed))
 	for _, name := range sortedKeys(p.Outputs) {
 		o := p.Outputs[name]
@@ -276,11 +290,25 @@ func appliedText(w stack.Wire) string {
 	return b.String()
 }
 
-func inScope(r stack.WireResource) string {
-	if r.Scope == nil || r.Scope.Type == "" || r.Scope.Type == "Cluster" && r.Scope.ID == core.LocalCluster {
+// scopeOf says where a resource is: its scope, the extension of one that lives in none, "" for the control plane's.
+func scopeOf(r stack.WireResource) string {
+	if r.Scope == nil {
 		return ""
 	}
-	return "  (in " + strings.TrimSpace(r.Scope.Type+" "+cmp.Or(r.Scope.ID, r.Scope.Fingerprint)) + ")"
+	at := scopeText(&client.DeploymentScope{Type: r.Scope.Type, ID: r.Scope.ID, Fingerprint: r.Scope.Fingerprint})
+	if at == "" && r.Extension != nil {
+		return "Extension " + r.Extension.Name
+	}
+	return at
+}
+
+// inScope is scopeOf beside an id, where it is not what everybody expects.
+func inScope(r stack.WireResource) string {
+	at := scopeOf(r)
+	if at == "" || at == "Cluster "+core.LocalCluster {
+		return ""
+	}
+	return "  (in " + at + ")"
 }
 
 func (s *session) stackShow() *cobra.Command {
@@ -318,7 +346,7 @@ func stackText(w stack.Wire) string {
 		[2]string{"Deployment", nameIn(p.DeploymentID)}, [2]string{"Duration", p.Duration})
 	t := table{columns: []string{"MANAGED RESOURCE", "SCOPE", "STATUS", "DENIED"}, empty: "It manages nothing."}
 	for _, r := range p.Resources {
-		t.rows = append(t.rows, []string{r.ID, strings.Trim(inScope(r), " ()"), r.Status, r.DenyStatus})
+		t.rows = append(t.rows, []string{r.ID, scopeOf(r), r.Status, r.DenyStatus})
 	}
 	return out + t.String()
 }
@@ -371,13 +399,16 @@ alone, and so is the stack.`,
 			}
 			w, err := at.show(ctx, args[0])
 			if core.IsCode(err, core.CodeNotFound) {
-				return s.done(deleted{}, "Stack %s was not there.", args[0])
+				return s.done(deleted{ID: at.id(args[0]).String()}, "Stack %s was not there.", args[0])
 			}
 			if err != nil {
 				return err
 			}
 			action = cmp.Or(action, w.Properties.Unmanage.Resources, stack.Delete)
-			if err := s.confirm(f.yes, deletionQuestion(w, action)); err != nil {
+			if !f.yes {
+				fmt.Fprint(s.Err, whatGoes(w, action))
+			}
+			if err := s.confirm(f.yes, deletionQuestion(w)); err != nil {
 				return err
 			}
 			if action == stack.Detach {
@@ -389,9 +420,12 @@ alone, and so is the stack.`,
 			if err != nil {
 				return err
 			}
-			n := len(w.Properties.Resources)
+			n := len(w.Properties.Resources) // none is known of an update that did not come to its end
 			if !found {
 				return s.done(deleted{ID: w.ID}, "Stack %s was not there.", w.Name)
+			}
+			if n == 0 {
+				return s.done(deleted{ID: w.ID, Deleted: true}, "Stack %s deleted.", w.Name)
 			}
 			if action == stack.Detach {
 				return s.done(deleted{ID: w.ID, Deleted: true}, "Stack %s deleted; %s let go.", w.Name, count(n, "resource"))
@@ -406,25 +440,38 @@ alone, and so is the stack.`,
 	return c
 }
 
-// deletionQuestion names what goes.
-func deletionQuestion(w stack.Wire, action stack.Action) string {
+// whatGoes lists what a deletion takes along, or lets go.
+func whatGoes(w stack.Wire, action stack.Action) string {
 	const most = 20
 	list := w.Properties.Resources
-	if len(list) == 0 {
-		return fmt.Sprintf("Delete stack %s, which manages nothing?", w.Name)
-	}
 	var b strings.Builder
 	for i, r := range list {
+		if i == 0 && action == stack.Detach {
+			b.WriteString("To be managed by nobody any more:\n")
+		} else if i == 0 {
+			b.WriteString("To be deleted:\n")
+		}
 		if i == most {
 			fmt.Fprintf(&b, "  and %d more (radial stack show %s)\n", len(list)-most, w.Name)
 			break
 		}
 		fmt.Fprintf(&b, "  %s%s\n", r.ID, inScope(r))
 	}
-	if action == stack.Detach {
-		return fmt.Sprintf("These stay, and are managed by nobody then:\n%sDelete stack %s?", b.String(), w.Name)
+	// The record of an update that nobody brought to its end is behind.
+	if state := stack.State(w.Properties.ProvisioningState); state != stack.StateSucceeded && state != stack.StateFailed {
+		b.WriteString("Its last update did not come to its end; what that made is the stack's too.\n")
 	}
-	return fmt.Sprintf("These are deleted:\n%sDelete stack %s with %s?", b.String(), w.Name, count(len(list), "resource"))
+	return b.String()
+}
+
+func deletionQuestion(w stack.Wire) string {
+	switch n := len(w.Properties.Resources); {
+	case n > 0:
+		return fmt.Sprintf("Delete stack %s with %s?", w.Name, count(n, "resource"))
+	case w.Properties.ProvisioningState == string(stack.StateSucceeded):
+		return fmt.Sprintf("Delete stack %s, which manages nothing?", w.Name)
+	}
+	return fmt.Sprintf("Delete stack %s?", w.Name)
 }
 
 func (s *session) stackWhatIf() *cobra.Command {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clientset "k8s.io/client-go/kubernetes"
 
 	"github.com/radial-project/radial/api/arm"
@@ -74,6 +75,9 @@ func (f *localFlags) open(s *session) (stackPlace, error) {
 		}
 		records = filerecords.New(path)
 	} else {
+		if f.record != "" && len(validation.IsDNS1123Label(f.record)) > 0 {
+			return nil, usagef("--record %q is neither file:PATH nor the name of a namespace", f.record)
+		}
 		client, err := clientset.NewForConfig(cfg)
 		if err != nil {
 			return nil, err
@@ -97,6 +101,8 @@ func (l localStacks) id(name string) core.ID {
 // watch shows the steps of a run in this process.
 func (l localStacks) watch(name string, in *local.Input) (stop func()) {
 	live := newLive(l.s, name)
+	// Nobody goes on where this process ends.
+	l.s.stands = fmt.Sprintf("what was made until then is of stack %[1]s: radial stack apply %[1]s --local goes on, radial stack delete %[1]s --local takes it away", name)
 	in.Progress = func(e deploy.Event) {
 		raw, err := json.Marshal(e)
 		if err != nil {
@@ -128,8 +134,8 @@ func (l localStacks) apply(ctx context.Context, name string, in stackInput) (sta
 
 func wireOf(r stack.Record) stack.Wire {
 	w := r.Wire()
-	if !r.Ended.IsZero() {
-		w.Properties.Duration = r.Ended.Sub(r.Started).String()
+	if r.Ended.After(r.Started) {
+		w.Properties.Duration = deployment.ISODuration(r.Ended.Sub(r.Started))
 	}
 	return w
 }
@@ -168,5 +174,5 @@ func (l localStacks) whatIf(ctx context.Context, name string, in stackInput) ([]
 }
 
 func (l localStacks) export(context.Context, string) (json.RawMessage, error) {
-	return nil, fmt.Errorf("with --local no template is kept: it is in the file that the stack was applied with")
+	return nil, usagef("with --local no template is kept: it is in the file that the stack was applied with")
 }

@@ -32,6 +32,8 @@ func credentialsOf(credentials map[string]extension.Secrets) map[string]any {
 	return out
 }
 
+func (p planeStacks) id(name string) core.ID { return p.s.stackID(name) }
+
 func (p planeStacks) body(in stackInput) (json.RawMessage, error) {
 	raw, err := deploymentBody(in.text, in.given)
 	if err != nil {
@@ -103,9 +105,9 @@ func (p planeStacks) apply(ctx context.Context, name string, in stackInput) (sta
 	if err != nil {
 		return stack.Wire{}, err
 	}
-	a, err := api.Put(ctx, p.s.stackID(name), client.APIVersionStacks, body)
+	a, err := api.Put(ctx, p.id(name), client.APIVersionStacks, body)
 	if core.IsCode(err, core.CodeNotFound) {
-		return stack.Wire{}, fmt.Errorf("%w (radial group create %s)", err, p.s.stackID(name).Group())
+		return stack.Wire{}, fmt.Errorf("%w (radial group create %s)", err, p.id(name).Group())
 	}
 	if err != nil {
 		return stack.Wire{}, err
@@ -126,11 +128,29 @@ func (p planeStacks) show(ctx context.Context, name string) (w stack.Wire, err e
 	if err != nil {
 		return w, err
 	}
-	raw, err := api.Raw(ctx, http.MethodGet, p.s.stackID(name).String(), url.Values{"api-version": {client.APIVersionStacks}}, nil)
+	raw, err := api.Raw(ctx, http.MethodGet, p.id(name).String(), url.Values{"api-version": {client.APIVersionStacks}}, nil)
 	if err != nil {
-		return w, err
+		return w, p.explain(ctx, name, err)
 	}
 	return w, json.Unmarshal(raw, &w)
+}
+
+// explain says of a stack that does not exist which are close to it.
+func (p planeStacks) explain(ctx context.Context, name string, err error) error {
+	if !core.IsCode(err, core.CodeNotFound) {
+		return err
+	}
+	all, failed := p.list(ctx)
+	if failed != nil {
+		return err
+	}
+	var names []string
+	for _, w := range all {
+		if strings.EqualFold(groupIn(w.ID), p.id(name).Group()) {
+			names = append(names, w.Name)
+		}
+	}
+	return notFound("stack", name, names, "radial stack list")
 }
 
 func (p planeStacks) list(ctx context.Context) ([]stack.Wire, error) {
@@ -154,7 +174,7 @@ func (p planeStacks) remove(ctx context.Context, name string, in stackInput) (bo
 			return false, err
 		}
 	}
-	a, err := api.RemoveStack(ctx, p.s.stackID(name), string(in.unmanage), body)
+	a, err := api.RemoveStack(ctx, p.id(name), string(in.unmanage), body)
 	if err != nil || a.Missing {
 		return false, err
 	}
@@ -177,7 +197,7 @@ func (p planeStacks) whatIf(ctx context.Context, name string, in stackInput) ([]
 			} `json:"changes"`
 		} `json:"properties"`
 	}
-	err = api.Action(ctx, p.s.stackID(name), "whatIf", client.APIVersionStacks, body, &out)
+	err = api.Action(ctx, p.id(name), "whatIf", client.APIVersionStacks, body, &out)
 	return out.Properties.Changes.ResourceChanges, err
 }
 
@@ -189,8 +209,10 @@ func (p planeStacks) export(ctx context.Context, name string) (json.RawMessage, 
 	var out struct {
 		Template json.RawMessage `json:"template"`
 	}
-	err = api.Action(ctx, p.s.stackID(name), "exportTemplate", client.APIVersionStacks, nil, &out)
-	return out.Template, err
+	if err = api.Action(ctx, p.id(name), "exportTemplate", client.APIVersionStacks, nil, &out); err != nil {
+		return nil, p.explain(ctx, name, err)
+	}
+	return out.Template, nil
 }
 
 // deltaText shows the changes of properties.

@@ -177,7 +177,7 @@ func showStep(id core.ID, st step, operation string) shownOperation {
 	if st.State == "NotRun" {
 		p.ProvisioningState = "NotSpecified"
 	}
-	p.Timestamp, p.Duration, p.ServiceRequestID = st.Time.UTC().Format(time.RFC3339Nano), isoDuration(st.Duration), operation
+	p.Timestamp, p.Duration, p.ServiceRequestID = st.Time.UTC().Format(time.RFC3339Nano), ISODuration(st.Duration), operation
 	p.StatusCode = statusCodes[st.State]
 	if st.Error != nil {
 		p.StatusMessage = &shownMessage{Status: st.State, Error: st.Error}

@@ -506,7 +506,7 @@ func (s *Service) validate(w http.ResponseWriter, r *arm.Request, id core.ID) er
 	p := &out.Properties
 	p.ProvisioningState, p.Mode, p.TemplateHash, p.TemplateLink = string(core.StateSucceeded), a.facts.Mode, a.facts.TemplateHash, a.facts.TemplateLink
 	p.Parameters, p.Providers, p.Dependencies, p.Extensions, p.CorrelationID = a.facts.Parameters, a.facts.Providers, a.facts.Dependencies, a.facts.Extensions, a.facts.Correlation
-	p.Timestamp, p.Duration = s.o.Now().UTC().Format("2006-01-02T15:04:05.9999999Z07:00"), isoDuration(s.o.Now().Sub(a.started))
+	p.Timestamp, p.Duration = s.o.Now().UTC().Format("2006-01-02T15:04:05.9999999Z07:00"), ISODuration(s.o.Now().Sub(a.started))
 	p.ValidatedResource = showResources(found.Resources, a.facts.radius())
 	for _, symbol := range found.Unknown {
 		p.Diagnostics = append(p.Diagnostics, diagnostic{"Info", "NotKnownBefore", "the id of " + symbol + " is known when what it needs has been made"})

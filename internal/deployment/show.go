@@ -268,7 +268,7 @@ func (s *Service) show(ctx context.Context, r core.Resource) (shown, error) {
 	}
 	if !ended.IsZero() {
 		p.Timestamp = ended.UTC().Format(time.RFC3339Nano)
-		p.Duration = isoDuration(ended.Sub(f.Started))
+		p.Duration = ISODuration(ended.Sub(f.Started))
 	}
 	if !state.Terminal() {
 		return out, nil
@@ -303,8 +303,8 @@ func (s *Service) rootState(ctx context.Context, r core.Resource, f facts) (core
 	return op.State, nil
 }
 
-// isoDuration is a duration as ISO 8601 writes it.
-func isoDuration(d time.Duration) string {
+// ISODuration is a duration as ISO 8601 and the wire write it: PT1M2.5S, to the millisecond.
+func ISODuration(d time.Duration) string {
 	d = max(d, 0)
 	out := "PT"
 	if h := int(d.Hours()); h > 0 {

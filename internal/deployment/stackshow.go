@@ -48,7 +48,7 @@ func (s *Service) showStack(ctx context.Context, r core.Resource) (stack.Wire, e
 	s.showAsked(p, r.ID, f)
 	p.ProvisioningState, p.DeploymentID, p.Operation = string(stackState(r)), f.Deployment, f.Operation
 	if !r.State.Terminal() && r.State != "" {
-		p.Duration, p.Outputs, p.Error = isoDuration(s.o.Now().Sub(f.Started)), nil, nil
+		p.Duration, p.Outputs, p.Error = ISODuration(s.o.Now().Sub(f.Started)), nil, nil
 		return out, nil
 	}
 	if record.Run != f.Operation && r.State != core.StateSucceeded { // ended by nobody's hand
@@ -56,8 +56,8 @@ func (s *Service) showStack(ctx context.Context, r core.Resource) (stack.Wire, e
 			p.Error = op.Error
 		}
 	}
-	if !record.Ended.IsZero() {
-		p.Duration = isoDuration(record.Ended.Sub(record.Started))
+	if record.Ended.After(record.Started) { // an update that was canceled has no end, or that of the one before
+		p.Duration = ISODuration(record.Ended.Sub(record.Started))
 	}
 	return out, nil
 }
