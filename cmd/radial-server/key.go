@@ -31,9 +31,9 @@ func (k *keyOptions) add(f *pflag.FlagSet) {
 	f.StringVar(&k.file, "key-file", "", "`file` with the key that protects stored secrets (made where it is missing; default: beside the store, with .key)")
 	f.StringVar(&k.uri, "key", "", "`URI` of that key, in place of --key-file: file:///path, secret://namespace/name/key or kms+unix:///path/of/plugin.sock")
 	f.StringSliceVar(&k.former, "former-key", nil, "`URI` of a key that --key takes the place of; what it wrapped is wrapped anew")
-	f.DurationVar(&k.maxAge, "keyset-max-age", seal.DefaultMaxAge, "how `long` secrets are sealed with one data keyset; -1s is for ever")
-	f.DurationVar(&k.grace, "keyset-grace", seal.DefaultGrace, "how `long` a data keyset that seals nothing any more is kept before it is destroyed")
-	f.IntVar(&k.rate, "keyset-rate", seal.DefaultRate, "how many resources a second are sealed again in a `rotation`")
+	f.DurationVar(&k.maxAge, "keyset-max-age", seal.DefaultMaxAge, "how long secrets are sealed with one data keyset; -1s is for ever")
+	f.DurationVar(&k.grace, "keyset-grace", seal.DefaultGrace, "how long a data keyset that seals nothing any more is kept before it is destroyed")
+	f.IntVar(&k.rate, "keyset-rate", seal.DefaultRate, "how many resources a second are sealed again in a rotation")
 }
 
 func (k *keyOptions) check(kept address.Address) error {
