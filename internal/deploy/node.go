@@ -300,7 +300,10 @@ func (n *node) bind(ctx context.Context) error {
 		n.place, n.id, n.bound = place, id, true
 		n.ref = extension.Ref{Type: n.res.Type, APIVersion: n.res.APIVersion, Identifiers: mustJSON(props)}
 		n.ref.ID = extension.ResourceID(id.Provider, place.configID, n.res.Type, n.ref.Identifiers)
-		return nil
+		if c, ok := place.target.(extension.ControlPlane); ok {
+			n.ref.ID, _, err = c.Address(extension.Resource{Type: n.res.Type, Properties: props})
+		}
+		return err
 	}
 	return n.bindTo(ctx, place, id, props, nil, false)
 }

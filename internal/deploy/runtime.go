@@ -255,6 +255,9 @@ func (n *node) keep(state map[string]any, must bool) {
 	if state == nil {
 		state = map[string]any{}
 	}
+	if x := n.res.Extension; x != nil && extension.IsControlPlane(extension.Scope{Extension: x.Provider}) {
+		state = extension.Flat(state)
+	}
 	size := sizeOf(state)
 	r := n.f.r
 	r.mu.Lock()

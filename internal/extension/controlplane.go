@@ -3,6 +3,7 @@ package extension
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"strings"
 
@@ -32,6 +33,18 @@ var imports = regexp.MustCompile(`^(?i:radius[a-z0-9]*)$`)
 // IsControlPlane reports whether a scope is that of the import Radius, or of one
 // that its tools make for the types of a namespace.
 func IsControlPlane(s Scope) bool { return s.Type == "" && imports.MatchString(s.Extension) }
+
+// Flat is a resource as templates that are compiled for Radius may read it: what
+// is in its properties stands beside them, too, where nothing else has the name.
+func Flat(whole map[string]any) map[string]any {
+	properties, _ := whole["properties"].(map[string]any)
+	flat := maps.Clone(properties)
+	if flat == nil {
+		return whole
+	}
+	maps.Copy(flat, whole)
+	return flat
+}
 
 // WithControlPlane resolves the import Radius to a control plane, and all else by
 // the given resolver.

@@ -89,11 +89,11 @@ func (e *Engine) Execute(ctx context.Context, r Request) (Result, error) {
 	}
 	asked := chosen(r.Properties)
 	def, err := e.definition(env, r.Resource.ID.Type(), asked.Name)
+	if env.Simulated { // nothing runs, so that nothing needs to be registered
+		return Result{Definition: def}, nil
+	}
 	if err != nil {
 		return Result{}, err
-	}
-	if env.Simulated {
-		return Result{Definition: def}, nil
 	}
 	ran := Result{Definition: def}
 	driver, bad := e.driver(def.Kind, r.Resource.ID.Type())

@@ -298,6 +298,10 @@ func TestSimulatedRunsNothing(t *testing.T) {
 	if _, err := engine(d).Execute(t.Context(), r); err != nil {
 		t.Error(err)
 	}
+	r.Environment = environment(`{"simulated":true}`) // and needs no recipe
+	if _, err := engine(d).Execute(t.Context(), r); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestTwoPacksForOneType(t *testing.T) {

@@ -384,9 +384,10 @@ func (r *real) scenario(root, name, environment string, steps []compiledStep, ou
 			t.Fatal(err)
 		}
 		r.put(step.Objects)
+		raw = r.amended(raw, group)
 		parameters := r.parameters(raw, group, environment, step.Parameters)
 		r.spaces(raw, group, parameters)
-		ended, failure := r.deployed(group, path.Base(step.File), raw, parameters)
+		ended, failure := r.deployed(group, raw, parameters)
 		switch {
 		case step.Fails == "" && ended != "Succeeded":
 			t.Errorf("%s ended as %s: %s", step.File, ended, failure)
@@ -507,11 +508,26 @@ func (r *real) environment(group, kind string, older bool) string {
 	space = strings.Trim(space[max(0, len(space)-50):], "-")
 	r.namespace(space)
 	if kind == "older" || kind == "" && older {
+		recipes := map[string]any{}
+		for typ, file := range map[string]string{"Applications.Datastores/redisCaches": "rediscaches", "Applications.Datastores/mongoDatabases": "mongodatabases",
+			"Applications.Datastores/sqlDatabases": "sqldatabases", "Applications.Messaging/rabbitMQQueues": "rabbitmqqueues", "Applications.Dapr/stateStores": "statestores",
+			"Applications.Dapr/pubSubBrokers": "pubsubbrokers", "Applications.Dapr/secretStores": "secretstores", "Applications.Dapr/configurationStores": "configurationstores"} {
+			recipes[typ] = map[string]any{"default": map[string]any{"templateKind": "bicep", "templatePath": peerRegistry + "/recipes/local-dev/" + file + ":latest"}}
+		}
 		env := group + "/providers/Applications.Core/environments/env"
 		r.must("PUT", env+"?api-version=2023-10-01-preview", map[string]any{"properties": map[string]any{
-			"compute": map[string]any{"kind": "kubernetes", "resourceId": "self", "namespace": space}}})
+			"compute": map[string]any{"kind": "kubernetes", "resourceId": "self", "namespace": space}, "recipes": recipes, "allowedNamespaces": []any{"*"}}})
 		return env
 	}
+	env := group + "/providers/Radius.Core/environments/env"
+	r.must("PUT", env+"?api-version=2025-08-01-preview", map[string]any{"properties": map[string]any{
+		"providers": map[string]any{"kubernetes": map[string]any{"namespace": space}}, "recipePacks": []any{r.pack(group)}}})
+	return env
+}
+
+// pack makes the recipe pack that the peer gives to environments without one.
+func (r *real) pack(group string) string {
+	r.t.Helper()
 	recipes := map[string]any{}
 	for _, typ := range []string{"Radius.Compute/containers", "Radius.Compute/persistentVolumes", "Radius.Security/secrets", "Radius.Data/mySqlDatabases",
 		"Radius.Data/postgreSqlDatabases", "Radius.Data/neo4jDatabases", "Radius.Data/redisCaches", "Radius.Messaging/rabbitMQ", "Radius.Compute/routes"} {
@@ -521,12 +537,50 @@ func (r *real) environment(group, kind string, older bool) string {
 			recipes[typ].(map[string]any)["parameters"] = map[string]any{"gatewayName": "radius", "gatewayNamespace": "default"}
 		}
 	}
+	for typ, file := range map[string]string{"Test.Resources/postgres": "dynamicrp_postgress_recipe", "Test.Resources/userTypeAlpha": "dynamicrp_recipe"} {
+		recipes[typ] = map[string]any{"kind": "bicep", "source": peerRegistry + "/test/testrecipes/test-bicep-recipes/" + file + ":latest"}
+	}
+	recipes["Test.Resources/userTypeAlpha"].(map[string]any)["parameters"] = map[string]any{"port": 3000}
 	pack := group + "/providers/Radius.Core/recipePacks/pack"
 	r.must("PUT", pack+"?api-version=2025-08-01-preview", map[string]any{"properties": map[string]any{"recipes": recipes}})
-	env := group + "/providers/Radius.Core/environments/env"
-	r.must("PUT", env+"?api-version=2025-08-01-preview", map[string]any{"properties": map[string]any{
-		"providers": map[string]any{"kubernetes": map[string]any{"namespace": space}}, "recipePacks": []any{pack}}})
-	return env
+	return pack
+}
+
+// amended gives the environments of a template what the peer gives them: the
+// default recipe pack where they name none, as its command line does, and their
+// use by every namespace, of which it does not ask.
+func (r *real) amended(raw []byte, group string) []byte {
+	r.t.Helper()
+	var whole map[string]any
+	if err := json.Unmarshal(raw, &whole); err != nil {
+		r.t.Fatal(err)
+	}
+	changed := false
+	var walk func(v any)
+	walk = func(v any) {
+		m, _ := v.(map[string]any)
+		body, _ := m["properties"].(map[string]any)
+		properties, _ := body["properties"].(map[string]any)
+		switch typ, _ := m["type"].(string); {
+		case m["existing"] == true || properties == nil:
+		case strings.HasPrefix(typ, "Applications.Core/environments@"):
+			properties["allowedNamespaces"], changed = []any{"*"}, true
+		case strings.HasPrefix(typ, "Radius.Core/environments@") && properties["recipePacks"] == nil:
+			properties["recipePacks"], changed = []any{r.pack(group)}, true
+		}
+		for _, inner := range m {
+			walk(inner)
+		}
+	}
+	walk(whole)
+	if !changed {
+		return raw
+	}
+	out, err := json.Marshal(whole)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out
 }
 
 // spaces makes the namespaces that a template names, as far as they are known
@@ -573,13 +627,13 @@ func (r *real) spaces(raw []byte, group string, parameters map[string]any) {
 
 // deployed sends a template as the peer's client does, and returns how it ended
 // and what it failed by.
-func (r *real) deployed(group, name string, raw []byte, parameters map[string]any) (state, failure string) {
+func (r *real) deployed(group string, raw []byte, parameters map[string]any) (state, failure string) {
 	r.t.Helper()
 	values := map[string]any{}
 	for n, v := range parameters {
 		values[n] = map[string]any{"value": v}
 	}
-	target := group + "/providers/Microsoft.Resources/deployments/" + name + "?api-version=2020-10-01"
+	target := group + "/providers/Microsoft.Resources/deployments/rad-deploy?api-version=2020-10-01"
 	a := r.request("PUT", target, map[string]any{"properties": map[string]any{
 		"mode": "Incremental", "template": json.RawMessage(raw), "parameters": values,
 		"providerConfig": map[string]any{

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/radial-project/radial/internal/clustertest"
+	"github.com/radial-project/radial/internal/container"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/extension/kubernetes"
@@ -78,7 +79,8 @@ func startReal(t *testing.T, root string) *real {
 		o.Types = manifest.NewRegistry(manifest.Builtin()...)
 		driver := template.New(template.Options{Fetcher: fetcher, Resolver: resolver, Now: time.Now, NewGUID: uuid.NewString})
 		o.Recipes = recipe.NewEngine(recipe.Options{
-			Drivers: map[string]recipe.Driver{"bicep": driver, "template": driver}, Canonical: o.Types.Canonical,
+			Drivers:  map[string]recipe.Driver{"bicep": driver, "template": driver},
+			Rendered: container.Drivers(container.NewRenderer(container.RendererOptions{Resolver: resolver})), Canonical: o.Types.Canonical,
 			Load: func(ctx context.Context, id core.ID) (core.Resource, error) {
 				res, _, err := o.Store.Get(ctx, id)
 				return res, err
