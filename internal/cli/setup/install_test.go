@@ -9,7 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
 
 	"github.com/radial-project/radial/api/radapp"
 	"github.com/radial-project/radial/installation"
@@ -62,6 +65,42 @@ func TestAwaitUse_TakesTheFirstRecipe(t *testing.T) {
 		t.Skipf("this machine is too busy to tell: the first Recipe took %s, the second %s", first, second)
 	case first >= hold:
 		t.Errorf("the API server held up the first Recipe: it took %s, the second %s", first, second)
+	}
+}
+
+// Whoever applies the same files by other means, as kubectl or Helm do, has no conflict with radial init: nothing
+// in them is left for the API server to fill in.
+func TestInstall_AgreesWithOtherAppliers(t *testing.T) {
+	cluster := clustertest.Start(t)
+	if _, err := Install(t.Context(), cluster.Config, installation.Files); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := readManifests(installation.Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dyn, err := dynamic.NewForConfig(cluster.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disco, err := discovery.NewDiscoveryClientForConfig(cluster.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))
+	for _, o := range objects {
+		gvk := o.GroupVersionKind()
+		mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var client dynamic.ResourceInterface = dyn.Resource(mapping.Resource)
+		if o.GetNamespace() != "" {
+			client = dyn.Resource(mapping.Resource).Namespace(o.GetNamespace())
+		}
+		if _, err := client.Apply(t.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "kubectl", DryRun: []string{metav1.DryRunAll}}); err != nil {
+			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+		}
 	}
 }
 
