@@ -551,10 +551,14 @@ func (s *session) validateDeployment(ctx context.Context, api *client.Client, id
 	for _, r := range d.Properties.ValidatedResources {
 		t.rows = append(t.rows, []string{r.ID, scopeText(r.Scope)})
 	}
+	verdict := "It can be deployed."
 	for _, n := range d.Properties.Diagnostics {
 		t.footer += n.Message + "\n"
+		if n.Level == "Warning" {
+			verdict = "As it is, it would fail."
+		}
 	}
-	t.footer += "It can be deployed."
+	t.footer += verdict
 	return s.show(view{data: d, table: t})
 }
 

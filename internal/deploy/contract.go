@@ -227,6 +227,9 @@ type Validation struct {
 	Resources []Affected
 	// Unknown are symbols whose id needs a running deployment.
 	Unknown []string
+	// Warnings say what the deployment would fail at, unless somebody else sees to
+	// it before: a namespace that nobody makes.
+	Warnings []string
 	// Credentials are the parameters whose value is the kubeConfig of a UserOwned
 	// scope: what is not kept, not even sealed (S-45).
 	Credentials []string
@@ -241,7 +244,8 @@ type Change struct {
 	Properties []PropertyChange `json:"delta,omitempty"`
 	Before     map[string]any   `json:"before,omitempty"`
 	After      map[string]any   `json:"after,omitempty"`
-	Reason     string           `json:"unsupportedReason,omitempty"`
+	// Reason says why it is of its kind; of a Create, why it would fail.
+	Reason string `json:"unsupportedReason,omitempty"`
 }
 
 // PropertyChange is one property of a change: Kind is Create, Delete, Modify,

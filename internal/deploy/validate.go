@@ -35,7 +35,15 @@ func (e *Engine) Validate(ctx context.Context, q Request) (*Validation, error) {
 	sortAffected(v.Resources)
 	slices.Sort(v.Unknown)
 	v.Credentials = r.credentials()
-	return v, r.root.failure()
+	if err := r.root.failure(); err != nil {
+		return v, err
+	}
+	homeless, err := r.homeless(ctx)
+	for n, reason := range homeless {
+		v.Warnings = append(v.Warnings, n.title()+": "+reason)
+	}
+	slices.Sort(v.Warnings)
+	return v, err
 }
 
 // survey plans a deployment and all nested ones as far as they are known, and

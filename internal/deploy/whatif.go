@@ -29,7 +29,8 @@ const (
 // target and of the control plane. It touches nothing: targets are asked by dry
 // runs. What is in an owner that does not exist yet is a Create inside that owner
 // (S-19), and no error. A fault that the deployment would find before it made
-// anything is an error like that of Validate.
+// anything is an error like that of Validate; one that it would find on its way, a
+// namespace that nobody makes, is the reason of a Create.
 //
 // [Request].Previous are what an earlier deployment of the name made: what the
 // template does not name any more stays, and is answered as Ignore.
@@ -52,6 +53,9 @@ func (e *Engine) WhatIf(ctx context.Context, q Request) ([]Change, error) {
 		return nil, err
 	}
 	if err := r.root.failure(); err != nil {
+		return nil, err
+	}
+	if w.homeless, err = r.homeless(ctx); err != nil {
 		return nil, err
 	}
 	changes, err := w.changes(ctx)
@@ -81,6 +85,8 @@ type whatIf struct {
 	r *run
 	// unsupported says of nodes why nothing can be foreseen of them.
 	unsupported map[*node]string
+	// homeless says of nodes that their namespace is not there and does not come.
+	homeless map[*node]string
 }
 
 // foresee surveys a deployment as Validate does, and takes an owner that does not
@@ -234,7 +240,11 @@ func (w *whatIf) change(ctx context.Context, n *node) (*Change, error) {
 	if n.res.Extension == nil {
 		return c, w.own(ctx, n, c)
 	}
-	return c, w.extension(ctx, n, c)
+	err := w.extension(ctx, n, c)
+	if c.Kind == ChangeCreate {
+		c.Reason = w.homeless[n]
+	}
+	return c, err
 }
 
 // existing is a resource that is only read; nil when it has no name yet.

@@ -508,6 +508,9 @@ func (s *Service) validate(w http.ResponseWriter, r *arm.Request, id core.ID) er
 	p.Parameters, p.Providers, p.Dependencies, p.Extensions, p.CorrelationID = a.facts.Parameters, a.facts.Providers, a.facts.Dependencies, a.facts.Extensions, a.facts.Correlation
 	p.Timestamp, p.Duration = s.o.Now().UTC().Format("2006-01-02T15:04:05.9999999Z07:00"), ISODuration(s.o.Now().Sub(a.started))
 	p.ValidatedResource = showResources(found.Resources, a.facts.radius())
+	for _, text := range found.Warnings {
+		p.Diagnostics = append(p.Diagnostics, diagnostic{"Warning", "NamespaceNotFound", text})
+	}
 	for _, symbol := range found.Unknown {
 		p.Diagnostics = append(p.Diagnostics, diagnostic{"Info", "NotKnownBefore", "the id of " + symbol + " is known when what it needs has been made"})
 	}

@@ -191,3 +191,47 @@ func TestWhatIfBeforeTheOwner_S19(t *testing.T) {
 		}
 	})
 }
+
+// S-46: a namespace that the template makes is no fault; one that nobody makes is
+// said with the resources that it would fail, as the deployment then says it.
+func TestWhatIfWithoutNamespace_S46(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t)
+	objects := func(namespace, more string) string {
+		return `{` + head + `,"imports":{"k8s":{"provider":"Kubernetes","version":"1.0.0","config":{"namespace":"` + namespace + `"}}},
+		 "resources":{"a":{"import":"k8s","type":"core/ConfigMap@v1","properties":{"metadata":{"name":"a"}}},
+		  "b":{"import":"k8s","type":"core/ConfigMap@v1","properties":{"metadata":{"name":"b"},"data":{"uid":"[reference('a').metadata.uid]"}}},
+		  "there":{"import":"k8s","type":"core/ConfigMap@v1","properties":{"metadata":{"name":"there","namespace":"` + p.namespace + `"}}}` + more + `}}`
+	}
+	missing := p.namespace + "-none"
+	got, _ := p.whatIf("lost", body(objects(missing, "")))
+	wantKinds(t, "S-46", got, map[string]string{"core/ConfigMap/a": "Create", "core/ConfigMap/b": "Create", "core/ConfigMap/there": "Create"})
+	for name, want := range map[string]string{"a": missing, "b": missing, "there": ""} {
+		reason := text(got["core/ConfigMap/"+name]["unsupportedReason"])
+		if want == "" && reason != "" || want != "" && !strings.Contains(reason, `has no namespace "`+want+`"`) {
+			t.Errorf("S-46: of %s it says %q, want about namespace %q", name, reason, want)
+		}
+	}
+	valid := p.must(200, "POST", all+"/lost/validate"+version, body(objects(missing, "")))
+	if d := at(valid.body, "properties", "diagnostics", 0); text(at(d, "level")) != "Warning" || !strings.Contains(text(at(d, "message")), missing) {
+		t.Errorf("validate says of it: %s", valid.raw)
+	}
+	end := p.deploy("lost", body(objects(missing, "")), core.StateFailed)
+	if said := text(at(end.body, "properties", "error", "message")); !strings.Contains(said, missing) {
+		t.Errorf("the deployment fails by %q, which does not name the namespace", said)
+	}
+
+	// Made by the template, or perhaps by what is known only while it runs.
+	made := p.namespace + "-made"
+	for name, more := range map[string]string{
+		"beside": `,"ns":{"import":"k8s","type":"core/Namespace@v1","properties":{"metadata":{"name":"` + made + `"}}}`,
+		"nested": `,"n":{"type":"Microsoft.Resources/deployments","apiVersion":"2025-04-01","name":"n","properties":{"mode":"Incremental","expressionEvaluationOptions":{"scope":"inner"},"template":{` +
+			head + `,` + p.k8s() + `,"resources":{"ns":{"import":"k8s","type":"core/Namespace@v1","properties":{"metadata":{"name":"` + made + `"}}}}}}}`,
+		"unknown": `,"ns":{"import":"k8s","type":"core/Namespace@v1","properties":{"metadata":{"name":"[reference('there').metadata.labels.name]"}}}`,
+	} {
+		got, raw := p.whatIf("home", body(objects(made, more)))
+		if c := got["core/ConfigMap/a"]; text(c["changeType"]) != "Create" || c["unsupportedReason"] != nil {
+			t.Errorf("S-46: with a namespace made %s: %s", name, raw.raw)
+		}
+	}
+}
