@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/radial-project/radial/internal/identity"
 )
 
 // defaultProbeTimeout is the API's; the rest is as Kubernetes has it.
@@ -25,8 +27,12 @@ func (w *work) pod(spec *corev1.PodSpec) error {
 	if w.p.RestartPolicy != "" {
 		spec.RestartPolicy = corev1.RestartPolicy(w.p.RestartPolicy)
 	}
-	if w.asksIdentity() || w.base.account != nil {
+	switch {
+	case w.asksIdentity() || w.base.account != nil:
 		spec.ServiceAccountName = w.name
+	case spec.ServiceAccountName == "":
+		// Said, since the API server keeps the former one where none is.
+		spec.ServiceAccountName = identity.DefaultAccount
 	}
 	at := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return strings.EqualFold(c.Name, w.name) })
 	if at < 0 {
