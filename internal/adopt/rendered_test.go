@@ -124,10 +124,10 @@ func (s *system) known(t *testing.T, application core.ID, ns string) (catalogue 
 func TestDeployAndInstall_K40(t *testing.T) {
 	s := start(t)
 	s.renders()
-	s.environment(t, "default", "*")
+	deployed := s.Namespace(t, "deployed")
+	s.environment(t, "default", "*", deployed)
 	environment := core.GroupID("default").Resource("Applications.Core/environments", "default").String()
 
-	deployed := s.Namespace(t, "deployed")
 	group := core.GroupID("default")
 	s.deploy(t, group, shop(deployed, environment, deployed))
 
@@ -183,7 +183,7 @@ func TestDeployAndInstall_K40(t *testing.T) {
 func TestRenderedIsNotAdopted_K20(t *testing.T) {
 	s := start(t)
 	s.renders()
-	s.environment(t, "default", "*")
+	s.environment(t, "default", "*", s.ns)
 	s.deploy(t, core.GroupID("default"), shop(s.ns, core.GroupID("default").Resource("Applications.Core/environments", "default").String(), s.ns))
 	web := new(appsv1.Deployment)
 	if err := s.user.Get(t.Context(), kube.ObjectKey{Namespace: s.ns, Name: "web"}, web); err != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/radial-project/radial/internal/core"
@@ -199,17 +200,35 @@ func MayUse(environment core.Resource, owner core.Owner) error {
 	if owner.IsZero() {
 		return nil // written through the API by someone who may write there
 	}
+	return listed(environment, owner.Cluster, owner.Namespace, "do not list it", true)
+}
+
+// MayRun refuses to run in a namespace that the environment does not list by its
+// name. Who writes an object into a namespace may write there, so every one can
+// be let use an environment; who writes through the API has shown nothing of the
+// kind.
+func MayRun(environment core.Resource, cluster, namespace string) error {
+	return listed(environment, cluster, namespace, "do not name it (* is for objects that stand in their namespace already)", false)
+}
+
+// listed holds a namespace to an environment's allowedNamespaces, those with * or
+// without.
+func listed(environment core.Resource, cluster, namespace, why string, all bool) error {
 	props, err := properties(environment)
 	if err != nil {
 		return err
 	}
-	if Allowed(props.AllowedNamespaces, owner.Cluster, owner.Namespace) {
+	entries := props.AllowedNamespaces
+	if !all {
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e string) bool { return strings.HasSuffix(e, "*") })
+	}
+	if Allowed(entries, cluster, namespace) {
 		return nil
 	}
-	entry := owner.Namespace
-	if owner.Cluster != "" && !strings.EqualFold(owner.Cluster, core.LocalCluster) {
-		entry = owner.Cluster + "/" + owner.Namespace
+	entry := namespace
+	if cluster != "" && !strings.EqualFold(cluster, core.LocalCluster) {
+		entry = cluster + "/" + namespace
 	}
-	return core.Errorf(core.CodeForbidden, "namespace %s may not use environment %s: its allowedNamespaces do not list it. Whoever is responsible for the environment can allow it with `radial env update %s --allow-namespace %s`",
-		entry, environment.ID, environment.ID.Name(), entry).WithTarget(environment.ID.String())
+	return core.Errorf(core.CodeForbidden, "namespace %s may not use environment %s: its allowedNamespaces %s. Whoever is responsible for the environment can allow it with `radial env update %s --allow-namespace %s`",
+		entry, environment.ID, why, environment.ID.Name(), entry).WithTarget(environment.ID.String())
 }

@@ -99,12 +99,12 @@ func (r *Rules) check(ctx context.Context, s dynamic.Subject) error {
 
 // mayUse refuses a namespace that the environment does not open: pods run with
 // what their namespace may, so where they run is the environment's owner's to say
-// (K-4). Its own namespace is open.
+// (K-4). Its own namespace is open, and each that it lists by name.
 func mayUse(id core.ID, environment core.Resource, env recipe.Environment, scope extension.Scope) error {
 	if scope.Namespace == env.Namespace && (env.Cluster == "" || strings.EqualFold(scope.Cluster, env.Cluster)) {
 		return nil
 	}
-	err := application.MayUse(environment, core.Owner{Cluster: scope.Cluster, Namespace: scope.Namespace})
+	err := application.MayRun(environment, scope.Cluster, scope.Namespace)
 	if err == nil {
 		return nil
 	}

@@ -54,6 +54,15 @@ func TestNamespace_K39_K4(t *testing.T) {
 	t.Run("K-4 a namespace that it does not open is refused", func(t *testing.T) {
 		s.refused(s.try(other, in("kube-system")), core.CodeForbidden, "kube-system", "--allow-namespace")
 	})
+	t.Run("K-4 * opens none: whoever writes a container has no rights in a namespace to show", func(t *testing.T) {
+		s.environment("test", map[string]any{"allowedNamespaces": []any{"*"}})
+		s.refused(s.try(other, in("kube-system")), core.CodeForbidden, "kube-system", "do not name it")
+		app := s.id("Applications.Core/applications", "elsewhere")
+		s.put(app, map[string]any{"environment": s.id("Applications.Core/environments", "test").String(), "extensions": []any{map[string]any{"kind": "kubernetesNamespace", "namespace": "kube-system"}}})
+		properties := s.web("")
+		properties["application"] = app.String()
+		s.refused(s.try(other, properties), core.CodeForbidden, "kube-system")
+	})
 	t.Run("one that is not there is an error that says so", func(t *testing.T) {
 		s.environment("test", map[string]any{"allowedNamespaces": []any{"not-there"}})
 		err := s.try(other, in("not-there"))

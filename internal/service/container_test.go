@@ -50,7 +50,7 @@ func (s *stage) renders() *rendering {
 		})
 	})
 	r := &rendering{s, radial.New(p.URL, radial.Options{}), core.GroupID("default").Resource("Applications.Core/environments", "project").String()}
-	p.Put(r.env, servertest.APIVersion, `{"properties":{"compute":{"kind":"kubernetes","namespace":"`+s.ns+`"},"allowedNamespaces":["*"]}}`)
+	p.Put(r.env, servertest.APIVersion, `{"properties":{"compute":{"kind":"kubernetes","namespace":"`+s.ns+`"},"allowedNamespaces":["elsewhere-`+s.project+`"]}}`)
 	p.Put(r.application(), servertest.APIVersion, `{"properties":{"environment":"`+r.env+`"}}`)
 	return r
 }
