@@ -142,7 +142,7 @@ func TestHalvesApart_D2(t *testing.T) {
 
 func TestForeign(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"RADIAL_SERVER_SERVICE_HOST", "RADIAL_SERVER_PORT_8443_TCP_ADDR", "RADIAL_SERVER_PORT", "RADIAL_SERVER_TOKEN_FILE", "RADIAL_CONTEXTS", "RADIAL_BIN"} {
+	for _, name := range []string{"RADIAL_SERVER_SERVICE_HOST", "RADIAL_SERVER_PORT_8443_TCP_ADDR", "RADIAL_SERVER_PORT", "RADIAL_SERVER_TOKEN_FILE", "RADIAL_CONTEXTS", "RADIAL_BIN", "RADIAL_PROVIDER_INSTALLATION"} {
 		if !foreign(name) {
 			t.Errorf("%s would end the start in a cluster", name)
 		}

@@ -150,7 +150,7 @@ func foreign(name string) bool {
 	if strings.HasSuffix(name, "_PORT") {
 		return true
 	}
-	return strings.HasPrefix(name, "RADIAL_SERVER") || slices.Contains([]string{
+	return strings.HasPrefix(name, "RADIAL_SERVER") || strings.HasPrefix(name, "RADIAL_PROVIDER_") || slices.Contains([]string{
 		"RADIAL_BIN", "RADIAL_DIR", "RADIAL_NAMESPACE", "RADIAL_CONTEXT", "RADIAL_CONTEXTS", "RADIAL_LEADER_ELECT", "RADIAL_HEALTH_LISTEN",
 		"RADIAL_FAULT", "RADIAL_SEED", "RADIAL_REAL_NODE", "RADIAL_REQUIRE_TOOLS", "RADIAL_TARGET_KUBECONFIG",
 	}, name)

@@ -1,13 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/radial-project/radial/internal/core"
+	"github.com/radial-project/radial/internal/schema"
 )
 
 // plain asks a route of organizations, projects or services.
@@ -16,7 +21,52 @@ func (s *session) plain(ctx context.Context, method, path string, query url.Valu
 	if err != nil {
 		return err
 	}
-	return c.Plain(ctx, method, path, query, body, out)
+	err = c.Plain(ctx, method, path, query, body, out)
+	if core.IsCode(err, core.CodeNotFound) {
+		return s.near(ctx, method, path, err)
+	}
+	return err
+}
+
+// near says of an organization, project or service that does not exist which are close to it, and what lists them.
+func (s *session) near(ctx context.Context, method, path string, missing error) error {
+	type place struct{ list, name, command string }
+	var places []place
+	switch parts := strings.Split(strings.Trim(path, "/"), "/"); {
+	case parts[0] == "services" && len(parts) > 1:
+		if len(parts) > 2 {
+			places = append(places, place{"/services/" + parts[1], parts[2], "radial services list -p " + parts[1]})
+		}
+		places = append(places, place{"/projects", parts[1], "radial projects list"})
+	case parts[0] == "projects" && len(parts) == 2 && method == http.MethodPost: // it is its organization that is missing
+		places = append(places, place{"/organizations", "", "radial organizations list"})
+	case (parts[0] == "projects" || parts[0] == "organizations") && len(parts) > 1:
+		places = append(places, place{"/" + parts[0], parts[1], "radial " + parts[0] + " list"})
+	}
+	c, err := s.client()
+	if err != nil {
+		return missing
+	}
+	for _, p := range places {
+		var all struct {
+			Value []struct{ ID, Name string } `json:"value"`
+		}
+		if c.Plain(ctx, http.MethodGet, p.list, nil, nil, &all) != nil {
+			continue
+		}
+		var names []string
+		for _, v := range all.Value {
+			names = append(names, cmp.Or(v.ID, v.Name))
+		}
+		if slices.Contains(names, p.name) {
+			continue
+		}
+		if close := schema.Nearest(p.name, names); p.name != "" && len(close) > 0 {
+			return fmt.Errorf("%w: did you mean %s? (%s shows what there is)", missing, strings.Join(close, " or "), p.command)
+		}
+		return fmt.Errorf("%w (%s shows what there is)", missing, p.command)
+	}
+	return missing
 }
 
 // onlyName refuses what would be another path.

@@ -269,7 +269,7 @@ their values are set there.`,
 				return err
 			}
 			for _, sec := range shown.Secrets {
-				if sec.Name == args[0] {
+				if sec.Name == args[0] && len(sec.Entries) > 0 {
 					return s.done(sec, "Secret %q of project %q has the entries %s.", sec.Name, p, strings.Join(sec.Entries, ", "))
 				}
 			}

@@ -115,7 +115,7 @@ func principalOf(word string) (kind, name string, err error) {
 	kind, name, ok := strings.Cut(word, ":")
 	known := principalKinds[strings.ToLower(kind)]
 	if !ok || known == "" || name == "" {
-		return "", "", usagef("%q is no principal: write user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME", word)
+		return "", "", usagef("%q is no principal: write user:NAME, group:NAME or serviceAccount:NAMESPACE/NAME", word)
 	}
 	return known, name, nil
 }
@@ -124,12 +124,12 @@ func (s *session) roleAssign() *cobra.Command {
 	var scope, name, cluster string
 	c := &cobra.Command{
 		Use: "assign PRINCIPAL ROLE", Aliases: []string{"grant"}, Short: "Give somebody a role", Args: cobra.ExactArgs(2),
-		Long: `Gives a principal a role: user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME, as the cluster or the OIDC
+		Long: `Gives a principal a role: user:NAME, group:NAME or serviceAccount:NAMESPACE/NAME, as the cluster or the OIDC
 issuer names them. It counts for the whole plane unless --group or --scope says less. The same assignment
 again changes nothing.`,
 		Example: `  radial role assign group:platform Owner
   radial role assign user:ann@example.com Contributor -g shop
-  radial role assign serviceaccount:radial-system/radial-controller Controller --cluster edge`,
+  radial role assign serviceAccount:radial-system/radial-controller Controller --cluster edge`,
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
 			kind, who, err := principalOf(args[0])

@@ -246,7 +246,7 @@ func TestSecrets(t *testing.T) {
 		{"Stripe", `{"entries":{"A":"b"}}`, "at most 63"},
 		{"stripe", `{"entries":{"A B":"` + canary + `","C":7}}`, "entries.C: must be a string"},
 		{"stripe", `{"entries":{}}`, "at least one"},
-		{"stripe", `{"entries":{"A":true}}`, "must be a string"},
+		{"stripe", `{"entries":{"A":true}}`, "keeps project secrets in its cluster"},
 		{"stripe", `{"A":"` + canary + `"}`, "cannot be read"},
 		{"stripe", `{"entries":"` + canary + `"}`, "cannot be read"},
 	} {

@@ -325,8 +325,11 @@ func (s *Service) entries(secret string, in map[string]json.RawMessage) (map[str
 			}
 			out[name] = entryChange{value: &v}
 		case bool:
-			if !inCloud || !v {
+			switch {
+			case !v:
 				list = append(list, problem(at, "must be a string, or null to remove the entry"))
+			case !inCloud:
+				list = append(list, problem(at, "the installation keeps project secrets in its cluster: give the entry its value, here, instead of declaring it"))
 			}
 			out[name] = entryChange{}
 		default:
