@@ -195,7 +195,7 @@ func (n *session) issue(ctx context.Context, ask v1alpha1.CredentialAsk) error {
 			case err != nil:
 				return &apiError{"look whether Secret " + at.name + " holds the credential", err}
 			case f == held:
-				e.State, e.Since = v1alpha1.CredentialInPlace, v1alpha1.ReportTime(n.Now())
+				j.settle(e.ID, n.Now())
 			}
 		}
 	}
@@ -278,7 +278,9 @@ func (n *session) place(ctx context.Context, at secretRef, j journal, c Credenti
 		}
 		return true, nil
 	}
-	if n.obj.Status.CredentialGeneration == 0 {
+	// The first is offered, and what is there stays. What is there may also be
+	// this request's own, not yet reported when the next one was asked for.
+	if n.obj.Status.CredentialGeneration == 0 && j.inPlace() == nil {
 		placed, err := create()
 		if placed {
 			j.settle(c.ID, n.Now())
