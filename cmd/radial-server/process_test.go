@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/radial-project/radial/internal/clustertest"
 	"github.com/radial-project/radial/internal/pgtest"
 )
 
@@ -30,7 +31,13 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	pgtest.Main(m)
+	code := m.Run()
+	pgtest.Stop()
+	if err := clustertest.Stop(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // program is the command line of the program, with an environment of its own.
