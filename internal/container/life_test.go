@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/radial-project/radial/api/arm"
+	"github.com/radial-project/radial/internal/client"
 	"github.com/radial-project/radial/internal/connection"
 	"github.com/radial-project/radial/internal/core"
 )
@@ -194,4 +195,45 @@ func TestGoesOnAfterARestart_K39(t *testing.T) {
 	}
 	s.remove(web)
 	s.absent("Deployment", "web")
+}
+
+// Nothing is started without its data: a connection to what has not been made
+// fails the run, and one to another application's environment carries nothing.
+func TestConnectionThatCarriesNothing_K17_K21(t *testing.T) {
+	s := newStage(t)
+	environment, application := s.id("Applications.Core/environments", "test").String(), s.id("Applications.Core/applications", "shop").String()
+	connected := func(to core.ID) map[string]any {
+		properties := s.web("")
+		properties["connections"] = map[string]any{"redis": map[string]any{"source": to.String()}}
+		return properties
+	}
+	web, broken := s.id(containers, "web"), s.id(caches, "broken")
+	if err := s.try(broken, map[string]any{"environment": environment, "application": application, "recipe": map[string]any{"name": "not-registered"}}); err == nil {
+		t.Fatal("a recipe that is not registered ran")
+	}
+	s.refused(s.try(web, connected(broken)), core.CodeConflict, "connection redis", "broken", "Failed")
+	s.absent("Deployment", "web")
+
+	t.Run("K-21 of another application and environment", func(t *testing.T) {
+		s.environment("far", nil)
+		far := s.id(caches, "far")
+		s.put(far, map[string]any{"environment": s.id("Applications.Core/environments", "far").String()})
+		a, err := s.api.Put(t.Context(), web, version, arm.Put{Resource: arm.Resource{Properties: connected(far)}})
+		if err == nil {
+			err = s.api.Wait(t.Context(), a.Token)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if env := s.deployment("web").Spec.Template.Spec.Containers[0].Env; len(env) > 0 {
+			t.Errorf("it carries %v", env)
+		}
+		said, err := s.api.Messages(t.Context(), client.OperationName(a.Token), 0, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if raw, _ := json.Marshal(said); !strings.Contains(string(raw), "connection redis leads to "+far.String()) {
+			t.Errorf("the operation says %s", raw)
+		}
+	})
 }

@@ -52,7 +52,7 @@ func input(t *testing.T, properties string) Input {
 	return Input{
 		ID: web, Properties: props, Application: &app, Namespace: "shop", HashKey: []byte("key of the container"),
 		Environment: resource(group.Resource("Applications.Core/environments", "test"), `{"extensions":[{"kind":"kubernetesMetadata","labels":{"tier":"environment"},"annotations":{"example.com/stage":"test"}}]}`),
-		Carried:     map[string]map[string]any{"redis": {"host": "cache.example", "port": 6379, "password": "hunter2"}},
+		Carried:     map[string]map[string]any{"redis": {"host": "cache.example", "port": 6379, "password": "hunter2", "scheme": "redis"}},
 		Stores: map[string]core.Resource{vault.Key(): resource(vault, `{"resource":"shop/keys","data":{
 			"api":{"value":"sesame"},"packed":{"value":"c2VzYW1l","encoding":"base64"},"kept":{}}}`)},
 	}
