@@ -115,8 +115,8 @@ func up(args []string) error {
 	fs.StringArrayVar(&apiserverArgs, "apiserver-args", nil, "more flags for kube-apiserver, split at spaces; may be repeated")
 	fs.StringArrayVar(&controllerArgs, "controller-manager-args", nil, "more flags for kube-controller-manager, split at spaces; may be repeated")
 	fs.StringVar(&opts.ReadyFile, "ready-file", "", "file to write the kubeconfig's path to once the cluster can be used; removed when it stops")
-	if _, err := parse(fs, args, `Starts a cluster on the state directory and keeps it running until SIGINT or SIGTERM. A directory that had
-a cluster before goes on where that one stopped, on the same port and with the same authorities, so that
+	if _, err := parse(fs, args, `Starts a cluster on the state directory and keeps it running until SIGINT or SIGTERM; SIGQUIT kills it at once,
+for a directory that nobody uses again. A directory that had a cluster before goes on where that one stopped, on the same port and with the same authorities, so that
 old kubeconfigs stay good. Everything listens on 127.0.0.1 or on sockets inside the directory.
 
 When the cluster can be used (the API server is ready, the namespace default has its ServiceAccount, the
@@ -133,9 +133,28 @@ nodes are Ready and untainted), it prints a line KUBECONFIG=PATH. A component th
 	}
 	opts.Executable, opts.RealNodePrograms = self, filepath.Join(filepath.Dir(self), "realnode")
 	signal.Ignore(syscall.SIGPIPE) // a reader that closed our output after the ready line must not end the cluster
-	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer cancel()
+	var ctx context.Context
+	ctx, opts.Kill = stopped()
 	return cluster.Up(ctx, opts)
+}
+
+// stopped follows the signals that end a cluster: ctx ends with the first of them, and kill is closed by SIGQUIT.
+func stopped() (ctx context.Context, kill <-chan struct{}) {
+	ctx, cancel := context.WithCancel(context.Background())
+	at := make(chan os.Signal, 8)
+	signal.Notify(at, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	closed := make(chan struct{})
+	go func() {
+		killed := false
+		for s := range at {
+			if s == syscall.SIGQUIT && !killed {
+				killed = true
+				close(closed)
+			}
+			cancel()
+		}
+	}()
+	return ctx, closed
 }
 
 func stop(args []string) error {

@@ -136,6 +136,23 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// What a cluster that was killed wrote is there after the next start: nothing was lost but the order of the end.
+func TestKilledAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := cluster(t, dir, "--fake-nodes", "0", "--no-scheduler", "--no-controller-manager")
+	makeConfigMap(t, r.client(), "before")
+	if err := r.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	r.waitEnd()
+	if r.err != nil {
+		t.Errorf("SIGQUIT: it ended with %v\n%s", r.err, r.output())
+	}
+	r = cluster(t, dir, "--fake-nodes", "0", "--no-scheduler", "--no-controller-manager")
+	hasConfigMap(t, r.client(), "before")
+}
+
 func TestKilledComponentComesBack(t *testing.T) {
 	t.Parallel()
 	r := cluster(t, t.TempDir())

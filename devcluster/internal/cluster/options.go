@@ -30,6 +30,9 @@ type Options struct {
 	RealNodePrograms  string   // directory with kubelet, containerd and the rest, for NodeReal
 	Out               io.Writer
 	ServiceClusterIPs string // range of Service addresses
+
+	// Kill, when it is closed, makes the end come by SIGKILL: for a state directory that nobody uses again.
+	Kill <-chan struct{}
 }
 
 // DefaultServiceClusterIPs is the range of Service addresses unless Options say otherwise.

@@ -74,6 +74,15 @@ func (u *up) run(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, release()) }() // runs after the components have ended
 	}
 	u.sup = process.New(process.Config{Logs: u.dir.Logs(), Report: u.report, Backoff: process.DefaultBackoff, Patience: startPatience})
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-u.opts.Kill:
+			u.sup.Kill()
+		case <-over:
+		}
+	}()
 	defer func() {
 		stopping := time.Now()
 		u.sup.Shutdown()

@@ -59,13 +59,16 @@ type Supervisor struct {
 	failed  chan error
 	settled atomic.Bool
 
+	killing  chan struct{} // closed by Kill
+	killOnce sync.Once
+
 	mu        sync.Mutex
 	processes []*Process // in the order of their start
 }
 
 // New returns a supervisor. Shutdown must be called at the end.
 func New(cfg Config) *Supervisor {
-	s := &Supervisor{cfg: cfg, spawn: make(chan func()), failed: make(chan error, 1)}
+	s := &Supervisor{cfg: cfg, spawn: make(chan func()), failed: make(chan error, 1), killing: make(chan struct{})}
 	go s.spawner()
 	return s
 }
@@ -119,6 +122,10 @@ func (s *Supervisor) Shutdown() {
 	}
 	close(s.spawn)
 }
+
+// Kill makes Shutdown end components with SIGKILL instead of asking them to stop: what they keep is then as after
+// a crash. It shortens a Shutdown that is under way.
+func (s *Supervisor) Kill() { s.killOnce.Do(func() { close(s.killing) }) }
 
 func (s *Supervisor) giveUp(err error) {
 	select {
@@ -235,11 +242,18 @@ func (p *Process) wait(cmd *exec.Cmd) (err error, stopped bool) {
 	if grace == 0 {
 		grace = DefaultGrace
 	}
-	_ = cmd.Process.Signal(syscall.SIGTERM) // already ended: the wait below returns at once
+	select {
+	case <-p.sup.killing: // it is killed below
+	default:
+		_ = cmd.Process.Signal(syscall.SIGTERM) // already ended: the wait below returns at once
+	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
 	case err = <-ended:
+	case <-p.sup.killing:
+		_ = cmd.Process.Kill()
+		err = <-ended
 	case <-timer.C:
 		p.sup.cfg.Report("%s (pid %d) did not stop within %s and is killed", p.spec.Name, cmd.Process.Pid, grace)
 		_ = cmd.Process.Kill()

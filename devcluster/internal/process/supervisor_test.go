@@ -148,6 +148,48 @@ func TestStopOrderAndGrace(t *testing.T) {
 	r.wait(t, "stubborn (pid", 1)
 }
 
+func TestKill(t *testing.T) {
+	t.Parallel()
+	for name, beforehand := range map[string]bool{"before the end": true, "while it waits for the end": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &reports{more: make(chan struct{})}
+			s := New(Config{Logs: t.TempDir(), Report: r.add, Patience: 3, Backoff: DefaultBackoff})
+			asked, up := fifo(t), fifo(t)
+			scripts := []string{`trap '' TERM; echo up >` + up + `; exec sleep 1000`}
+			if !beforehand {
+				scripts = append(scripts, `trap 'kill $!; echo asked >`+asked+`; exit 0' TERM; sleep 1000 & echo up >`+up+`; wait`)
+			}
+			for _, script := range scripts {
+				spec := shell(script)
+				spec.Grace = time.Hour
+				if _, err := s.Start(spec); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := os.ReadFile(up); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ended := make(chan struct{})
+			if beforehand {
+				s.Kill()
+			}
+			go func() { s.Shutdown(); close(ended) }()
+			if !beforehand {
+				if _, err := os.ReadFile(asked); err != nil { // the other one is asked next, and does not end
+					t.Fatal(err)
+				}
+				s.Kill()
+			}
+			select {
+			case <-ended:
+			case <-time.After(limit):
+				t.Error("a component that ignores SIGTERM was not killed")
+			}
+		})
+	}
+}
+
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	s, _ := newTest(t)
