@@ -136,5 +136,7 @@ func (k *kit) tell(o client.Object, before, now v1alpha1.Lifecycle, detail strin
 	if detail == "" {
 		detail = fmt.Sprintf("was %s", before)
 	}
-	k.events.Eventf(o, nil, kind, string(now), "Serve", "%s", detail)
+	// The API server takes no event whose note is longer than a detail of ours;
+	// this one has the part's name before the provider's words.
+	k.events.Eventf(o, nil, kind, string(now), "Serve", "%s", v1alpha1.Clean(detail))
 }

@@ -105,6 +105,17 @@ func read[T any](p *part, f func(map[string]string) (T, error)) T {
 	return v
 }
 
+// inSecret takes no answer to a request for a credential that names another
+// Secret than the one that was asked for: instances would be given what lies
+// there.
+func inSecret(v *Verdict, name string) *Verdict {
+	p := newPart(v)
+	if key := read(&p, v1alpha1.ParseCredentialAnswer); p.done() && key.SecretName != name {
+		p.fail(fmt.Errorf("the answer is not one to kind %s: it names another Secret than %s", v1alpha1.KindBucketCredential, name))
+	}
+	return &p.Verdict
+}
+
 // Fold folds a service's answers into the parts of its status, and says whether
 // its instances may start.
 func Fold(a Answers) Folded {

@@ -104,6 +104,7 @@ func (r *projects) asks(ctx context.Context, key types.NamespacedName, p *v1alph
 			}); err != nil {
 				return a, err
 			}
+			a.Credential = inSecret(a.Credential, v1alpha1.StorageSecretName(subject))
 		}
 	}
 	if keyring {

@@ -210,10 +210,15 @@ func (r Rendering) env() []any {
 	}
 	if s := r.Storage; s != nil {
 		for _, v := range [][2]string{{v1alpha1.VariableEndpoint, s.Endpoint}, {v1alpha1.VariableRegion, s.Region}, {v1alpha1.VariableBucket, s.Bucket}} {
-			env = append(env, map[string]any{"name": v[0], "value": v[1]})
+			env = append(env, map[string]any{"name": v[0], "value": verbatim(v[1])})
 		}
 		reference(v1alpha1.EntryAccessKey, s.SecretName, v1alpha1.EntryAccessKey)
 		reference(v1alpha1.EntrySecretKey, s.SecretName, v1alpha1.EntrySecretKey)
 	}
 	return env
 }
+
+// verbatim is an answer as a variable's value: $(NAME) in it would be replaced
+// by another variable of the instances, such as a password, which would then go
+// to wherever the answer says.
+func verbatim(answer string) string { return strings.ReplaceAll(answer, "$", "$$") }

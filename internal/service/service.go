@@ -184,6 +184,7 @@ func (r *services) asks(ctx context.Context, p *pass) (Answers, error) {
 			if a.Credential, err = ask(func() (Ask, error) { return askCredential(subject, made.Bucket, id.Identity, a.Generation) }); err != nil {
 				return a, err
 			}
+			a.Credential = inSecret(a.Credential, v1alpha1.StorageSecretName(subject))
 		}
 	}
 	if w.Access {

@@ -141,8 +141,13 @@ func (r *reader) fault(name, problem string) {
 // text reads a value that must not be empty.
 func (r *reader) text(name string) string {
 	v, ok := r.values[name]
-	if ok && v == "" {
+	switch {
+	case ok && v == "":
 		r.fault(name, "must not be empty")
+	case r.answer && Clean(v) != v:
+		// It stands in statuses and variables, and on terminals.
+		r.fault(name, fmt.Sprintf("must be text that can be printed, of at most %d bytes", MaxDetail))
+		return ""
 	}
 	return v
 }

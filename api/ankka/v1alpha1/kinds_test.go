@@ -192,6 +192,16 @@ func TestMalformed(t *testing.T) {
 			t.Errorf("%s %s=%q: %v; want %s", c.kind, c.key, c.value, err, c.want)
 		}
 	}
+	// An answer stands in statuses, in variables and on terminals.
+	for _, value := range []string{"a\x1b[2Jb", "a\nb", strings.Repeat("x", MaxDetail+1), "a\u202eb"} {
+		for kind, key := range map[string]string{KindBucket: OutputEndpoint, KindIdentity: OutputIdentity, KindWrappingKey: OutputKey} {
+			o := maps.Clone(samples[kind].outputs)
+			o[key] = value
+			if err := CheckOutputs(kind, o); err == nil || !strings.Contains(err.Error(), key+" must be text that can be printed") {
+				t.Errorf("C-152: %s %s=%.20q: %v", kind, key, value, err)
+			}
+		}
+	}
 	// Hostile keys are neither repeated at length nor without end.
 	p := map[string]string{}
 	for i := range 1000 {
