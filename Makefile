@@ -179,7 +179,7 @@ race: build tools ## Every test of the workspace under the race detector
 	[ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 .PHONY: compat
-compat: ## Play what Radius' clients record and send (RADIUS_CHECKOUT, CONTRIB_CHECKOUT, RADIUS_CLI; see docs/compatibility.md)
+compat: ## Play what Radius' clients record and send (RADIUS_CHECKOUT, CONTRIB_CHECKOUT, RADIUS_CLI, RADIUS_COMPILED; see docs/compatibility.md)
 	go test -count=1 -v ./test/compat
 
 .PHONY: test-realnode

@@ -8,8 +8,10 @@
 //	RADIUS_CHECKOUT   a checkout of the control plane's repository
 //	CONTRIB_CHECKOUT  a checkout of the repository of contributed types
 //	RADIUS_CLI        a built rad program
+//	RADIUS_COMPILED   a directory of checkouts (radius, recipes, samples,
+//	                  resource-types-contrib) whose Bicep is compiled
 //
-// What we answer differently, and why, is testdata/differences.yaml and
-// docs/compatibility.md. A difference that is not listed fails the test, and so
+// What we answer differently, and why, is testdata/differences.yaml, for compiled
+// Bicep testdata/compiled.yaml, and docs/compatibility.md. A difference that is not listed fails the test, and so
 // does a listed one that no longer occurs.
 package compat

@@ -59,6 +59,9 @@ type compiledStep struct {
 	Parameters map[string]any `json:"parameters"`
 	// Objects are put into the cluster before, as the peer's test does.
 	Objects []map[string]any `json:"objects"`
+	// Remakes says that it makes up a password at every run, so that what carries
+	// it is another object then.
+	Remakes bool `json:"remakes"`
 	// Fails is a part of the error of one that is refused; Why says whether it
 	// is so with the peer, too ("as the peer"), or why not.
 	Fails string `json:"fails"`
@@ -89,24 +92,40 @@ func (c compiledFiles) notRun(file string) string {
 }
 
 // compiledUnder are the compiled templates below a folder: the JSON files that
-// stand beside a Bicep file. Paths have slashes and no ending.
+// stand beside a Bicep file, and those that the peer keeps without one. Paths
+// have slashes and no ending.
 func compiledUnder(t *testing.T, root, under string) []string {
 	t.Helper()
 	var files []string
 	err := filepath.WalkDir(filepath.Join(root, under), func(p string, d fs.DirEntry, err error) error {
-		bare, is := strings.CutSuffix(p, ".bicep")
-		if err != nil || !is || d.IsDir() {
+		if err != nil || d.IsDir() {
 			return err
 		}
+		bare := strings.TrimSuffix(p, filepath.Ext(p))
 		rel, err := filepath.Rel(root, bare)
 		if err != nil {
 			return err
 		}
-		if _, err := os.Stat(bare + ".json"); err != nil {
-			t.Errorf("%s is not compiled", rel)
-			return nil
+		rel = filepath.ToSlash(rel)
+		switch filepath.Ext(p) {
+		case ".bicep":
+			if _, err := os.Stat(bare + ".json"); err != nil {
+				t.Errorf("%s is not compiled", rel)
+				return nil
+			}
+			files = append(files, rel)
+		case ".json":
+			if _, err := os.Stat(bare + ".bicep"); err == nil {
+				return nil
+			}
+			raw, err := os.ReadFile(p)
+			if err != nil {
+				return err
+			}
+			if bytes.Contains(raw, []byte("/deploymentTemplate.json#")) {
+				files = append(files, rel)
+			}
 		}
-		files = append(files, filepath.ToSlash(rel))
 		return nil
 	})
 	if err != nil {
@@ -115,213 +134,26 @@ func compiledUnder(t *testing.T, root, under string) []string {
 	return files
 }
 
+// compiledFilesOf are the peer's recipes, and all else that is compiled beside
+// its tests.
+func compiledFilesOf(t *testing.T, root string) (recipes, templates []string) {
+	t.Helper()
+	for _, under := range []string{"recipes", "radius/test/testrecipes", "radius/test/functional-portable", "radius/pkg", "samples", "resource-types-contrib"} {
+		for _, f := range compiledUnder(t, root, under) {
+			contributed := strings.HasPrefix(f, "resource-types-contrib/")
+			if contributed && strings.Contains(f, "/recipes/") || !contributed && strings.Contains(f, "recipes/") && !strings.Contains(f, "/tests/") {
+				recipes = append(recipes, f)
+			} else {
+				templates = append(templates, f)
+			}
+		}
+	}
+	return recipes, templates
+}
+
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 var slug = regexp.MustCompile(`[^a-z0-9]+`)
-
-// TestCompiledRecipes_D30 runs each compiled recipe of the peer for a resource
-// of its type, from a registry, in a cluster: once, again, and its end.
-func TestCompiledRecipes_D30(t *testing.T) {
-	root := checkout(t, "RADIUS_COMPILED", "the peer's repositories with their Bicep compiled")
-	all := readCompiled(t)
-	r := startReal(t, root)
-	files := slices.Concat(compiledUnder(t, root, "recipes"), compiledUnder(t, root, "radius/test/testrecipes"))
-	for _, f := range compiledUnder(t, root, "resource-types-contrib") {
-		if strings.Contains(f, "/recipes/") {
-			files = append(files, f)
-		}
-	}
-	r.publishRecipes(root, files)
-	listed := maps.Clone(all.Recipes)
-	ran := 0
-	for _, file := range files {
-		spec, is := listed[file]
-		delete(listed, file)
-		if why := all.notRun(file); why != "" {
-			if is {
-				t.Errorf("%s is both run and not run", file)
-			}
-			t.Logf("not run: %s: %s", file, why)
-			continue
-		}
-		if !is {
-			t.Errorf("%s is not in compiled.yaml", file)
-			continue
-		}
-		t.Run(file, func(t *testing.T) {
-			r.on(t).recipe(root, file, spec)
-			ran++
-		})
-	}
-	for file := range listed {
-		t.Errorf("compiled.yaml names %s, which is not there", file)
-	}
-	t.Logf("%d of %d recipes ran", ran, len(files))
-}
-
-// on is the plane as a subtest sees it.
-func (r *real) on(t *testing.T) *real {
-	sub := *r
-	p := *r.plane
-	p.t = t
-	sub.plane = &p
-	return &sub
-}
-
-// published is the repository that the peer publishes a recipe under.
-func published(file string) string {
-	switch {
-	case strings.HasPrefix(file, "radius/"):
-		return strings.TrimPrefix(file, "radius/")
-	case strings.HasPrefix(file, "resource-types-contrib/"):
-		return "kube-recipes/" + strings.ToLower(strings.Split(file, "/")[2])
-	}
-	return file
-}
-
-func (r *real) publishRecipes(root string, files []string) {
-	r.t.Helper()
-	for _, f := range files {
-		if strings.HasPrefix(path.Base(f), "_") { // a module of another recipe
-			continue
-		}
-		if strings.HasPrefix(f, "resource-types-contrib/") && !strings.Contains(f, "/recipes/kubernetes/") {
-			continue
-		}
-		raw, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(f)+".json"))
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		r.publish(strings.ToLower(published(f)), raw)
-	}
-}
-
-// recipe runs one recipe.
-func (r *real) recipe(root, file string, spec compiledRecipe) {
-	t := r.t
-	t.Helper()
-	name := strings.Trim(slug.ReplaceAllString(strings.ToLower(path.Base(file)), "-"), "-")
-	space := "r-" + name
-	group := "/planes/radius/local/resourceGroups/" + space
-	r.namespace(space)
-	version := spec.APIVersion
-	if version == "" {
-		version = "2023-10-01-preview"
-	}
-	r.must("PUT", group+"?api-version=2023-10-01-preview", map[string]any{})
-	env := group + "/providers/Applications.Core/environments/env"
-	if spec.Parameters == nil {
-		spec.Parameters = map[string]any{}
-	}
-	r.must("PUT", env+"?api-version=2023-10-01-preview", map[string]any{"properties": map[string]any{
-		"compute": map[string]any{"kind": "kubernetes", "resourceId": "self", "namespace": space},
-		"recipes": map[string]any{spec.Type: map[string]any{"default": map[string]any{
-			"templateKind": "bicep", "templatePath": peerRegistry + "/" + strings.ToLower(published(file)) + ":latest", "parameters": spec.Parameters}}},
-	}})
-	properties := map[string]any{"environment": env}
-	app := group + "/providers/Applications.Core/applications/app"
-	r.must("PUT", app+"?api-version=2023-10-01-preview", map[string]any{"properties": map[string]any{"environment": env}})
-	properties["application"] = app
-	maps.Copy(properties, spec.Properties)
-	id := group + "/providers/" + spec.Type + "/" + name
-	target := id + "?api-version=" + version
-	before := r.owned()
-	put := r.request("PUT", target, map[string]any{"properties": properties})
-	if put.status >= 300 {
-		t.Fatalf("PUT %s: %d %s", id, put.status, put.raw)
-	}
-	end := r.finish(put)
-	got := r.request("GET", target, nil)
-	if spec.Fails != "" {
-		ended := r.fetchAbsolute(put.header.Get("Azure-AsyncOperation"))
-		if end != "Failed" || !strings.Contains(ended, spec.Fails) {
-			t.Errorf("it ended as %s, want an error with %q: %s", end, spec.Fails, ended)
-		}
-	} else if end != "Succeeded" {
-		t.Fatalf("the recipe ended as %s: %s", end, r.fetchAbsolute(put.header.Get("Azure-AsyncOperation")))
-	}
-	made := r.owned()
-	if spec.Fails == "" {
-		r.answered(root, file, spec, id, version, got)
-		if n := len(made) - len(before); n != spec.Objects {
-			t.Errorf("it made %d objects, want %d: %v", n, spec.Objects, slices.Sorted(maps.Keys(made)))
-		}
-		again := r.request("PUT", target, map[string]any{"properties": properties})
-		if end := r.finish(again); end != "Succeeded" {
-			t.Errorf("the second run ended as %s: %s", end, r.fetchAbsolute(again.header.Get("Azure-AsyncOperation")))
-		}
-		if now := r.owned(); !maps.Equal(now, made) {
-			t.Errorf("the second run changed the objects from\n%v to\n%v", made, now)
-		}
-	}
-	if end := r.finish(r.must("DELETE", target, nil)); end != "" && end != "Succeeded" {
-		t.Errorf("the deletion ended as %s", end)
-	}
-	if gone := r.request("GET", target, nil); gone.status != 404 {
-		t.Errorf("after the deletion: %d %s", gone.status, gone.raw)
-	}
-	if left := r.owned(); !maps.Equal(left, before) {
-		t.Errorf("left in the cluster: %v, before: %v", slices.Sorted(maps.Keys(left)), slices.Sorted(maps.Keys(before)))
-	}
-}
-
-// fetchAbsolute gets a link that an answer gave.
-func (r *real) fetchAbsolute(link string) string {
-	if link == "" {
-		return "(no operation)"
-	}
-	return strings.ReplaceAll(r.request("GET", link, nil).raw, `\"`, `"`)
-}
-
-// answered holds a resource against the output of its recipe: values are
-// properties, secrets are answered by listSecrets alone, resources are recorded.
-func (r *real) answered(root, file string, spec compiledRecipe, id, version string, got answer) {
-	t := r.t
-	t.Helper()
-	var tmpl struct {
-		Outputs map[string]struct {
-			Value any `json:"value"`
-		} `json:"outputs"`
-	}
-	raw, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)+".json"))
-	if err == nil {
-		err = json.Unmarshal(raw, &tmpl)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	result, _ := tmpl.Outputs["result"].Value.(map[string]any)
-	names := func(listed []string, member string) []string {
-		if listed != nil {
-			return listed
-		}
-		m, _ := result[member].(map[string]any)
-		return slices.Sorted(maps.Keys(m))
-	}
-	body, _ := got.body.(map[string]any)
-	properties, _ := body["properties"].(map[string]any)
-	for _, n := range names(spec.Answers, "values") {
-		if properties[n] == nil {
-			t.Errorf("D-30: the value %q is no property of the resource: %s", n, got.raw)
-		}
-	}
-	secrets := r.request("POST", id+"/listSecrets?api-version="+version, map[string]any{})
-	m, _ := secrets.body.(map[string]any)
-	for _, n := range names(spec.Secrets, "secrets") {
-		if m[n] == nil {
-			t.Errorf("D-30: listSecrets does not have the secret %q: %s", n, secrets.raw)
-		}
-		if properties[n] != nil {
-			t.Errorf("D-30: the secret %q shows in a GET", n)
-		}
-	}
-	status, _ := properties["status"].(map[string]any)
-	outputs, _ := status["outputResources"].([]any)
-	resources, _ := result["resources"].([]any)
-	if len(resources) > len(outputs) {
-		t.Errorf("the template names %d resources, %d are recorded: %s", len(resources), len(outputs), got.raw)
-	}
-}
 
 // TestCompiledTemplates_S13 deploys the templates of the peer's functional
 // tests, with what these give them.
@@ -329,19 +161,8 @@ func TestCompiledTemplates_S13(t *testing.T) {
 	root := checkout(t, "RADIUS_COMPILED", "the peer's repositories with their Bicep compiled")
 	all := readCompiled(t)
 	r := startReal(t, root)
-	recipes := slices.Concat(compiledUnder(t, root, "recipes"), compiledUnder(t, root, "radius/test/testrecipes"))
-	for _, f := range compiledUnder(t, root, "resource-types-contrib") {
-		if strings.Contains(f, "/recipes/kubernetes/") {
-			recipes = append(recipes, f)
-		}
-	}
+	recipes, files := compiledFilesOf(t, root)
 	r.publishRecipes(root, recipes)
-	files := slices.Concat(compiledUnder(t, root, "radius/test/functional-portable"), compiledUnder(t, root, "radius/pkg"), compiledUnder(t, root, "samples"))
-	for _, f := range compiledUnder(t, root, "resource-types-contrib") {
-		if !strings.Contains(f, "/recipes/") {
-			files = append(files, f)
-		}
-	}
 	inScenario := map[string]bool{}
 	for _, s := range all.Scenarios {
 		for _, step := range s.Steps {
@@ -384,9 +205,10 @@ func (r *real) scenario(root, name, environment string, steps []compiledStep, ou
 			t.Fatal(err)
 		}
 		r.put(step.Objects)
-		raw = r.amended(raw, group)
 		parameters := r.parameters(raw, group, environment, step.Parameters)
-		r.spaces(raw, group, parameters)
+		used := r.spaces(raw, group, parameters)
+		raw = r.amended(raw, group, used)
+		r.surroundings(group, parameters, used)
 		ended, failure := r.deployed(group, raw, parameters)
 		switch {
 		case step.Fails == "" && ended != "Succeeded":
@@ -400,6 +222,12 @@ func (r *real) scenario(root, name, environment string, steps []compiledStep, ou
 			t.Logf("refused: %s: %s", step.File, step.Why)
 		default:
 			outcome["ran"]++
+			made := r.owned()
+			if ended, failure := r.deployed(group, raw, parameters); ended != "Succeeded" {
+				t.Errorf("%s ended as %s when it was deployed again: %s", step.File, ended, failure)
+			} else if now := r.owned(); !step.Remakes && !maps.Equal(now, made) {
+				t.Errorf("%s, deployed again, changed the objects from\n%v to\n%v", step.File, made, now)
+			}
 		}
 	}
 	r.clear(group)
@@ -475,10 +303,13 @@ func (r *real) parameters(raw []byte, group, environment string, given map[strin
 	}
 	values := map[string]any{"magpieimage": peerRegistry + "/magpiego:latest", "magpietag": "latest", "registry": peerRegistry, "version": "latest"}
 	if tmpl.Declares("environment") && given["environment"] == nil {
-		values["environment"] = r.environment(group, environment, strings.Contains(string(raw), "@2023-10-01-preview"))
+		values["environment"] = group + newer
+		if environment != "newer" && strings.Contains(string(raw), "@2023-10-01-preview") {
+			values["environment"] = group + older
+		}
 	}
 	if tmpl.Declares("application") && given["application"] == nil {
-		values["application"] = r.application(group, values["environment"])
+		values["application"] = group + "/providers/Applications.Core/applications/app"
 	}
 	maps.Copy(values, given)
 	out := map[string]any{}
@@ -490,39 +321,41 @@ func (r *real) parameters(raw []byte, group, environment string, given map[strin
 	return out
 }
 
-// application makes the one that the peer's command line makes for a template.
-func (r *real) application(group string, environment any) string {
-	r.t.Helper()
-	if environment == nil {
-		environment = r.environment(group, "older", true)
-	}
-	app := group + "/providers/Applications.Core/applications/app"
-	r.must("PUT", app+"?api-version=2023-10-01-preview", map[string]any{"properties": map[string]any{"environment": environment}})
-	return app
-}
+// The environments that scenarios deploy into, of either kind, in their group.
+const (
+	older = "/providers/Applications.Core/environments/env"
+	newer = "/providers/Radius.Core/environments/env"
+)
 
-// environment makes the environment that a scenario deploys into.
-func (r *real) environment(group, kind string, older bool) string {
+// surroundings makes the environment and the application that a template is
+// given, as the peer's command line does, for objects in the namespaces that the
+// template uses.
+func (r *real) surroundings(group string, parameters map[string]any, used []string) {
 	r.t.Helper()
 	space := path.Base(group)
 	space = strings.Trim(space[max(0, len(space)-50):], "-")
 	r.namespace(space)
-	if kind == "older" || kind == "" && older {
+	application := parameters["application"] == group+"/providers/Applications.Core/applications/app"
+	if parameters["environment"] == group+newer {
+		r.must("PUT", group+newer+"?api-version=2025-08-01-preview", map[string]any{"properties": map[string]any{
+			"providers": map[string]any{"kubernetes": map[string]any{"namespace": space}}, "recipePacks": []any{r.pack(group)}}})
+	} else if parameters["environment"] == group+older || application {
 		recipes := map[string]any{}
 		for typ, file := range map[string]string{"Applications.Datastores/redisCaches": "rediscaches", "Applications.Datastores/mongoDatabases": "mongodatabases",
 			"Applications.Datastores/sqlDatabases": "sqldatabases", "Applications.Messaging/rabbitMQQueues": "rabbitmqqueues", "Applications.Dapr/stateStores": "statestores",
 			"Applications.Dapr/pubSubBrokers": "pubsubbrokers", "Applications.Dapr/secretStores": "secretstores", "Applications.Dapr/configurationStores": "configurationstores"} {
 			recipes[typ] = map[string]any{"default": map[string]any{"templateKind": "bicep", "templatePath": peerRegistry + "/recipes/local-dev/" + file + ":latest"}}
 		}
-		env := group + "/providers/Applications.Core/environments/env"
-		r.must("PUT", env+"?api-version=2023-10-01-preview", map[string]any{"properties": map[string]any{
-			"compute": map[string]any{"kind": "kubernetes", "resourceId": "self", "namespace": space}, "recipes": recipes, "allowedNamespaces": []any{"*"}}})
-		return env
+		r.must("PUT", group+older+"?api-version=2023-10-01-preview", map[string]any{"properties": map[string]any{
+			"compute": map[string]any{"kind": "kubernetes", "resourceId": "self", "namespace": space}, "recipes": recipes, "allowedNamespaces": used}})
 	}
-	env := group + "/providers/Radius.Core/environments/env"
-	r.must("PUT", env+"?api-version=2025-08-01-preview", map[string]any{"properties": map[string]any{
-		"providers": map[string]any{"kubernetes": map[string]any{"namespace": space}}, "recipePacks": []any{r.pack(group)}}})
-	return env
+	if application {
+		environment := group + older
+		if parameters["environment"] == group+newer {
+			environment = group + newer
+		}
+		r.must("PUT", group+"/providers/Applications.Core/applications/app?api-version=2023-10-01-preview", map[string]any{"properties": map[string]any{"environment": environment}})
+	}
 }
 
 // pack makes the recipe pack that the peer gives to environments without one.
@@ -548,8 +381,8 @@ func (r *real) pack(group string) string {
 
 // amended gives the environments of a template what the peer gives them: the
 // default recipe pack where they name none, as its command line does, and their
-// use by every namespace, of which it does not ask.
-func (r *real) amended(raw []byte, group string) []byte {
+// use by the namespaces of the template, of which it does not ask.
+func (r *real) amended(raw []byte, group string, used []string) []byte {
 	r.t.Helper()
 	var whole map[string]any
 	if err := json.Unmarshal(raw, &whole); err != nil {
@@ -564,7 +397,7 @@ func (r *real) amended(raw []byte, group string) []byte {
 		switch typ, _ := m["type"].(string); {
 		case m["existing"] == true || properties == nil:
 		case strings.HasPrefix(typ, "Applications.Core/environments@"):
-			properties["allowedNamespaces"], changed = []any{"*"}, true
+			properties["allowedNamespaces"], changed = used, true
 		case strings.HasPrefix(typ, "Radius.Core/environments@") && properties["recipePacks"] == nil:
 			properties["recipePacks"], changed = []any{r.pack(group)}, true
 		}
@@ -583,17 +416,18 @@ func (r *real) amended(raw []byte, group string) []byte {
 	return out
 }
 
-// spaces makes the namespaces that a template names, as far as they are known
-// before it runs.
-func (r *real) spaces(raw []byte, group string, parameters map[string]any) {
+// spaces makes and answers the namespaces that a template names, as far as they
+// are known before it runs.
+func (r *real) spaces(raw []byte, group string, parameters map[string]any) []string {
 	r.t.Helper()
+	used := map[string]bool{}
 	tmpl, err := template.Parse(raw)
 	if err != nil {
-		return
+		return []string{}
 	}
 	p, err := tmpl.Plan(template.Options{Parameters: parameters, Deployment: "spaces", At: group, Now: time.Now(), NewGUID: func() string { return "spaces" }})
 	if err != nil {
-		return
+		return []string{}
 	}
 	var walk func(v any)
 	walk = func(v any) {
@@ -601,6 +435,7 @@ func (r *real) spaces(raw []byte, group string, parameters map[string]any) {
 		case map[string]any:
 			if n, is := v["namespace"].(string); is && label.MatchString(n) {
 				r.namespace(n)
+				used[n] = true
 			}
 			for _, inner := range v {
 				walk(inner)
@@ -623,6 +458,7 @@ func (r *real) spaces(raw []byte, group string, parameters map[string]any) {
 			}
 		}
 	}
+	return append([]string{}, slices.Sorted(maps.Keys(used))...)
 }
 
 // deployed sends a template as the peer's client does, and returns how it ended
@@ -644,4 +480,32 @@ func (r *real) deployed(group string, raw []byte, parameters map[string]any) (st
 		return "refused", a.raw
 	}
 	return r.finish(a), r.fetchAbsolute(a.header.Get("Azure-AsyncOperation"))
+}
+
+// TestCompiledReasons: what of the peer's compiled files is not run, or refused
+// otherwise than by the peer, is explained to readers, too.
+func TestCompiledReasons(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "compatibility.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(string(page)), " ")
+	all := readCompiled(t)
+	var reasons []string
+	for _, n := range all.NotRun {
+		reasons = append(reasons, n.Why)
+	}
+	for _, s := range all.Scenarios {
+		for _, step := range s.Steps {
+			if step.Fails != "" && step.Why != "as the peer" {
+				reasons = append(reasons, step.Why)
+			}
+		}
+	}
+	for _, why := range reasons {
+		if !strings.Contains(text, why) {
+			t.Errorf("docs/compatibility.md does not say %q", why)
+		}
+	}
 }
