@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -133,7 +134,9 @@ RADIAL_CONTEXT or RADIAL_DIR, else to the current context (see radial login), el
 	root.AddCommand(s.devCommand(), s.initCommand(), s.deployCommand(), s.stackCommand(), s.environmentCommand(), s.groupCommand(), s.applicationCommand(),
 		s.resourceCommand(), s.resourceTypeCommand(), s.recipeCommand(), s.resourceProviderCommand(), s.recipePackCommand(), s.operationCommand(),
 		s.waitCommand(), s.installationCommand(), s.organizationsCommand(), s.projectsCommand(), s.servicesCommand(), s.roleCommand(), s.keysetCommand(), s.auditCommand(), s.serverCommand(), s.versionCommand())
-	root.AddCommand(login.Commands(s.Getenv)...)
+	root.AddCommand(login.Commands(s.Getenv, func(data any, text string, columns []string, rows [][]string) error {
+		return s.show(view{data: data, text: text, table: table{columns: columns, rows: rows}})
+	})...)
 	strict(root)
 	return root
 }
@@ -209,6 +212,9 @@ func (s *session) client() (*client.Client, error) {
 	url, transport, err := s.place()
 	if err != nil {
 		return nil, err
+	}
+	if u, err := neturl.Parse(url); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, usagef("%q is not the URL of a control plane, such as http://127.0.0.1:8080 (--server, RADIAL_SERVER)", url)
 	}
 	s.connected = client.New(url, client.Options{Transport: transport, UserAgent: "radial-cli/" + core.Version})
 	return s.connected, nil

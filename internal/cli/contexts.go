@@ -2,13 +2,13 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"github.com/radial-project/radial/internal/cli/setup"
 	"github.com/radial-project/radial/internal/client/contexts"
+	"github.com/radial-project/radial/internal/core"
 )
 
 // contextChosen finds the context to use: the one that --context or
@@ -30,7 +30,7 @@ func (s *session) contextChosen() (*contexts.File, *contexts.Context, error) {
 	if name != "" {
 		c, ok := f.Find(name)
 		if !ok {
-			return nil, nil, fmt.Errorf("there is no context %q in %s (radial context list)", name, path)
+			return nil, nil, core.Errorf(core.CodeNotFound, "there is no context %q in %s (radial context list shows what there is)", name, path)
 		}
 		return f, &c, nil
 	}

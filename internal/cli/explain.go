@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/radial-project/radial/api/arm"
 	"github.com/radial-project/radial/internal/cli/dev"
@@ -59,11 +61,12 @@ func (s *session) goesOn() string {
 func errorText(said string, details []core.Error) string {
 	first, last := len(said), 0
 	for _, d := range details {
-		i := strings.Index(said, d.Message)
+		i := strings.Index(said[last:], d.Message) // in their order: one's words may begin with another's
 		if i < 0 || len(details) < 2 {
 			return said + "\n" + detailTree(said, details, "  ")
 		}
-		last = max(last, i+len(d.Message))
+		i += last
+		last = i + len(d.Message)
 		if before := d.Target + ": "; strings.HasSuffix(said[:i], before) {
 			i -= len(before)
 		}
@@ -87,7 +90,7 @@ func detailTree(said string, details []core.Error, indent string) string {
 		below := indent
 		if !strings.Contains(said, d.Message) {
 			line := oneLine(d.Message)
-			if d.Target != "" && !strings.Contains(d.Message, d.Target) {
+			if d.Target != "" && !mentions(d.Message, d.Target) {
 				line = oneLine(d.Target) + ": " + line
 			}
 			fmt.Fprintf(&b, "%s- %s\n", indent, line)
@@ -96,6 +99,24 @@ func detailTree(said string, details []core.Error, indent string) string {
 		b.WriteString(detailTree(said+"\n"+d.Message, d.Details, below))
 	}
 	return b.String()
+}
+
+// mentions says whether a text has a name as a word of its own.
+func mentions(text, name string) bool {
+	part := func(r rune) bool { return r == '_' || r == '-' || unicode.IsLetter(r) || unicode.IsDigit(r) }
+	for from := 0; ; {
+		i := strings.Index(text[from:], name)
+		if i < 0 {
+			return false
+		}
+		i += from
+		before, _ := utf8.DecodeLastRuneInString(text[:i])
+		after, _ := utf8.DecodeRuneInString(text[i+len(name):])
+		if !part(before) && !part(after) {
+			return true
+		}
+		from = i + 1
+	}
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -161,6 +161,10 @@ func (s *session) findKind(ctx context.Context, kind, one, name string) (*arm.Re
 	}
 	switch len(found) {
 	case 0:
+		if switched, _ := s.switchedTo(); kind == "environments" && switched != "" && strings.EqualFold(switched, name) {
+			return nil, core.ID{}, core.Errorf(core.CodeNotFound, "environment %q of group %q, which radial env switch chose, does not exist any more: choose another one so, or none by radial env switch --unset",
+				nameIn(name), groupIn(name))
+		}
 		where := ""
 		if s.group != "" {
 			where = " -g " + s.group

@@ -162,7 +162,7 @@ mode a file:// URL.`,
 				return err
 			}
 			t.Parameters = map[string]any{}
-			if err := assign(t.Parameters, parameters); err != nil {
+			if err := assign("parameters", t.Parameters, parameters); err != nil {
 				return err
 			}
 			_, id, err := s.environmentForRecipes(ctx)

@@ -195,7 +195,7 @@ of a whole resource, and from --set, which wins. --environment and --application
 			if err != nil {
 				return err
 			}
-			if err := assign(body.Properties, set); err != nil {
+			if err := assign("set", body.Properties, set); err != nil {
 				return err
 			}
 			if s.environment == "" && application == "" && body.Properties["environment"] == nil && body.Properties["application"] == nil {
@@ -220,6 +220,9 @@ of a whole resource, and from --set, which wins. --environment and --application
 			}
 			id := core.GroupID(cmp.Or(s.group, setup.DefaultName)).Resource(t.Name, args[1])
 			r, err := s.write(ctx, id, t.version(), body, fmt.Sprintf("provisioning %s (%s)", args[1], t.Name))
+			if core.IsCode(err, core.CodeInvalidContent) && body.Properties["environment"] == nil && strings.Contains(err.Error(), "environment: is required") {
+				return fmt.Errorf("%w (say which by --environment NAME, or by radial env switch NAME once for all commands)", err)
+			}
 			if err != nil {
 				return err
 			}
@@ -333,12 +336,12 @@ func readFile(file string, in io.Reader) ([]byte, error) {
 }
 
 // assign sets properties from path=value, where a path is names joined by dots and a value that reads as JSON
-// is JSON.
-func assign(properties map[string]any, set []string) error {
+// is JSON. The flag is the one that they came by.
+func assign(flag string, properties map[string]any, set []string) error {
 	for _, one := range set {
 		path, value, ok := strings.Cut(one, "=")
 		if !ok || path == "" {
-			return usagef("--set %q is not of the form path=value", one)
+			return usagef("--%s %q is not of the form path=value", flag, one)
 		}
 		names := strings.Split(path, ".")
 		at := properties

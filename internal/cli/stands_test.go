@@ -158,12 +158,15 @@ func TestErrorText(t *testing.T) {
 		details []core.Error
 		want    string
 	}{
-		"none":            {"it failed; try again", nil, "it failed; try again\n"},
-		"one, said":       {"failed: must be an integer", []core.Error{a}, "failed: must be an integer\n"},
-		"one, not said":   {"failed", []core.Error{a}, "failed\n  - depth: must be an integer\n"},
-		"two, strung":     {"x.yaml: failed: depth: must be an integer; password: must have at least 8 characters", []core.Error{a, b}, "x.yaml: failed:\n  - depth: must be an integer\n  - password: must have at least 8 characters\n"},
-		"two, and more":   {"failed: depth: must be an integer; password: must have at least 8 characters. Do this", []core.Error{a, b}, "failed:\n  - depth: must be an integer\n  - password: must have at least 8 characters\nDo this\n"},
-		"two, one unsaid": {"failed: must be an integer", []core.Error{a, b}, "failed: must be an integer\n  - password: must have at least 8 characters\n"},
+		"none":          {"it failed; try again", nil, "it failed; try again\n"},
+		"one, said":     {"failed: must be an integer", []core.Error{a}, "failed: must be an integer\n"},
+		"one, not said": {"failed", []core.Error{a}, "failed\n  - depth: must be an integer\n"},
+		"two, strung":   {"x.yaml: failed: depth: must be an integer; password: must have at least 8 characters", []core.Error{a, b}, "x.yaml: failed:\n  - depth: must be an integer\n  - password: must have at least 8 characters\n"},
+		"two, and more": {"failed: depth: must be an integer; password: must have at least 8 characters. Do this", []core.Error{a, b}, "failed:\n  - depth: must be an integer\n  - password: must have at least 8 characters\nDo this\n"},
+		"one begins as the other": {"failed: a: is required, such as x; b: is required", []core.Error{{Target: "a", Message: "is required, such as x"}, {Target: "b", Message: "is required"}},
+			"failed:\n  - a: is required, such as x\n  - b: is required\n"},
+		"a name inside a word": {"failed: a: known here is name; b: x", []core.Error{{Target: "a", Message: "known here is name"}, {Target: "b", Message: "x"}}, "failed:\n  - a: known here is name\n  - b: x\n"},
+		"two, one unsaid":      {"failed: must be an integer", []core.Error{a, b}, "failed: must be an integer\n  - password: must have at least 8 characters\n"},
 	} {
 		if got := errorText(c.said, c.details); got != c.want {
 			t.Errorf("%s: got\n%swant\n%s", name, got, c.want)

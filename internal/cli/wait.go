@@ -61,7 +61,11 @@ Kubernetes objects are looked for in the cluster of --kubeconfig and --kube-cont
 				}
 				s.stands = ""
 				all = append(all, w)
-				text += fmt.Sprintf("%s is %s.\n", w.Name, strings.ToLower(w.State[:1])+w.State[1:])
+				verb := "is "
+				if w.State == string(core.StateSucceeded) {
+					verb = "has "
+				}
+				text += fmt.Sprintf("%s %s%s.\n", w.Name, verb, strings.ToLower(w.State[:1])+w.State[1:])
 			}
 			return s.show(view{data: all, text: text})
 		},

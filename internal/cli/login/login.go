@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,8 +20,12 @@ import (
 	"github.com/radial-project/radial/internal/core"
 )
 
+// Show shows what a command has to say in the form that was asked for: data for
+// programs, a table of columns and rows or else a text for people.
+type Show func(data any, text string, columns []string, rows [][]string) error
+
 // Commands are `radial login`, `radial logout` and `radial context`.
-func Commands(getenv func(string) string) []*cobra.Command {
+func Commands(getenv func(string) string, show Show) []*cobra.Command {
 	open := func() (*contexts.File, error) {
 		path, err := contexts.Path(getenv)
 		if err != nil {
@@ -30,12 +33,24 @@ func Commands(getenv func(string) string) []*cobra.Command {
 		}
 		return contexts.Load(path)
 	}
-	return []*cobra.Command{loginCommand(open), logoutCommand(open), contextCommand(open)}
+	return []*cobra.Command{loginCommand(open, show), logoutCommand(open, show), contextCommand(open, show)}
 }
 
 type opener func() (*contexts.File, error)
 
-func loginCommand(open opener) *cobra.Command {
+// listed is a context as programs are shown it: who one is there without how that is proven.
+type listed struct {
+	Name    string `json:"name"`
+	Server  string `json:"server"`
+	By      string `json:"by"`
+	Current bool   `json:"current"`
+}
+
+func listedOf(f *contexts.File, c contexts.Context) listed {
+	return listed{c.Name, c.Server, by(c), c.Name == f.CurrentContext}
+}
+
+func loginCommand(open opener, show Show) *cobra.Command {
 	var (
 		c                        contexts.Context
 		account, audience        string
@@ -106,11 +121,11 @@ No secret is kept in the file of contexts; a sign-in is kept beside it, readable
 			if err := f.Use(c.Name); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Context %s is the current one: %s\n", c.Name, c.Server)
+			said := fmt.Sprintf("Context %s is the current one: %s\n", c.Name, c.Server)
 			if allowed != nil {
-				fmt.Fprintf(cmd.OutOrStdout(), "You are known there, and have no role yet: %s\n", allowed)
+				said += fmt.Sprintf("You are known there, and have no role yet: %s\n", allowed)
 			}
-			return nil
+			return show(listedOf(f, c), said, nil, nil)
 		},
 	}
 	f := cmd.Flags()
@@ -179,7 +194,7 @@ func message(body io.Reader) error {
 	return e.Error
 }
 
-func logoutCommand(open opener) *cobra.Command {
+func logoutCommand(open opener, show Show) *cobra.Command {
 	return &cobra.Command{
 		Use:   "logout [CONTEXT]",
 		Short: "Forget a context and its sign-in",
@@ -196,13 +211,12 @@ func logoutCommand(open opener) *cobra.Command {
 			if err := f.Remove(name); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Context %s is forgotten\n", name)
-			return nil
+			return show(map[string]string{"forgotten": name}, fmt.Sprintf("Context %s is forgotten.", name), nil, nil)
 		},
 	}
 }
 
-func contextCommand(open opener) *cobra.Command {
+func contextCommand(open opener, show Show) *cobra.Command {
 	cmd := &cobra.Command{Use: "context", Short: "The control planes that you use"}
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List them; the current one is marked", Args: cobra.NoArgs,
@@ -211,16 +225,20 @@ func contextCommand(open opener) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 3, ' ', 0)
-			fmt.Fprintln(w, "CURRENT\tNAME\tSERVER\tBY")
+			all := []listed{}
+			var rows [][]string
 			for _, c := range f.Contexts {
+				l := listedOf(f, c)
 				mark := ""
-				if c.Name == f.CurrentContext {
+				if l.Current {
 					mark = "*"
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", mark, c.Name, c.Server, by(c))
+				all, rows = append(all, l), append(rows, []string{mark, l.Name, l.Server, l.By})
 			}
-			return w.Flush()
+			if len(all) == 0 {
+				return show(all, "There are no contexts: radial login makes one.", nil, nil)
+			}
+			return show(all, "", []string{"CURRENT", "NAME", "SERVER", "BY"}, rows)
 		},
 	}, &cobra.Command{
 		Use: "use CONTEXT", Short: "Make one the current", Args: cobra.ExactArgs(1),
@@ -232,8 +250,8 @@ func contextCommand(open opener) *cobra.Command {
 			if err := f.Use(args[0]); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Context %s is the current one\n", args[0])
-			return nil
+			c, _ := f.Find(args[0])
+			return show(listedOf(f, c), fmt.Sprintf("Context %s is the current one.", args[0]), nil, nil)
 		},
 	})
 	return cmd

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/radial-project/radial/internal/core"
 )
 
 // File is the file of contexts.
@@ -169,7 +171,7 @@ func (f *File) Put(c Context) error {
 func (f *File) Remove(name string) error {
 	n := slices.IndexFunc(f.Contexts, func(c Context) bool { return c.Name == name })
 	if n < 0 {
-		return fmt.Errorf("there is no context %q: there are %s", name, f.names())
+		return core.Errorf(core.CodeNotFound, "there is no context %q: there are %s", name, f.names())
 	}
 	f.Contexts = slices.Delete(f.Contexts, n, n+1)
 	if f.CurrentContext == name {
@@ -184,7 +186,7 @@ func (f *File) Remove(name string) error {
 // Use makes a context the current one.
 func (f *File) Use(name string) error {
 	if _, ok := f.Find(name); !ok || name == "" {
-		return fmt.Errorf("there is no context %q: there are %s", name, f.names())
+		return core.Errorf(core.CodeNotFound, "there is no context %q: there are %s", name, f.names())
 	}
 	f.CurrentContext = name
 	return f.Save()
