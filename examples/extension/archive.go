@@ -90,11 +90,21 @@ func (a archive) get(p *place, name string) (map[string]any, string, *sdk.Error,
 			return map[string]any{"path": name}, "Packing", nil, nil
 		}
 	}
-	info, err := p.root.Stat(name)
+	in, err := p.root.Open(name)
 	if err != nil {
 		return nil, "", nil, err
 	}
-	return map[string]any{"path": name, "size": info.Size()}, sdk.Succeeded, nil, nil
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return nil, "", nil, err
+	}
+	out := map[string]any{"path": name, "size": info.Size()}
+	// What is not read back would be a change in every what-if, so the file itself says what was packed.
+	if z, err := gzip.NewReader(in); err == nil && z.Comment != "" {
+		out["folder"] = z.Comment
+	}
+	return out, sdk.Succeeded, nil, nil
 }
 
 func (a archive) remove(p *place, name string) error {
@@ -120,6 +130,9 @@ func pack(root *os.Root, folder, name string) (err error) {
 	}
 	defer out.Close()
 	z := gzip.NewWriter(out)
+	if latin1(folder) { // all that the header of gzip takes
+		z.Comment = folder
+	}
 	t := tar.NewWriter(z)
 	from, err := root.OpenRoot(folder)
 	if err != nil {
@@ -135,6 +148,15 @@ func pack(root *os.Root, folder, name string) (err error) {
 		}
 	}
 	return root.Rename(temp, name)
+}
+
+func latin1(s string) bool {
+	for _, r := range s {
+		if r == 0 || r > 0xff {
+			return false
+		}
+	}
+	return true
 }
 
 // regular leaves out what is neither a file nor a directory: a link may lead

@@ -26,8 +26,11 @@ func main() {
 	}
 	base := os.Getenv("FILES_BASE")
 	if base == "" {
-		fmt.Fprintln(os.Stderr, "set FILES_BASE to the directory below which templates may write")
-		os.Exit(1)
+		fmt.Fprintln(os.Stderr, `set FILES_BASE to the directory below which templates may write, then run
+  files --http PORT           to serve HTTP
+  files --socket PATH         to serve gRPC, as Radial starts it
+  files mark DIRECTORY        makes a directory one that templates may name (no FILES_BASE needed)`)
+		os.Exit(2)
 	}
 	os.Exit(sdk.Main(newFiles(base)))
 }
@@ -35,7 +38,7 @@ func main() {
 // mark is the command that makes a directory one of the extension's.
 func mark(args []string) error {
 	if len(args) != 1 && (len(args) != 3 || args[1] != "--passphrase-file") {
-		return fmt.Errorf("usage: extension mark DIRECTORY [--passphrase-file FILE]")
+		return fmt.Errorf("usage: files mark DIRECTORY [--passphrase-file FILE]")
 	}
 	passphrase := ""
 	if len(args) == 3 {

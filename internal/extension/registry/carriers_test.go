@@ -245,6 +245,9 @@ func TestLongRunning_S47(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if s.Properties["folder"] != "logs" {
+				t.Errorf("what was packed is not read back: %v", s.Properties)
+			}
 			if size, _ := s.Properties["size"].(int64); size == 0 {
 				t.Errorf("the archive has no size: %+v", s.Properties)
 			}
