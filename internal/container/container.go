@@ -89,12 +89,11 @@ func (r *Rules) check(ctx context.Context, s dynamic.Subject) error {
 	if err != nil {
 		return err
 	}
-	if err := mayUse(s.ID, environment, env, scope); err != nil {
+	in.Namespace = scope.Namespace
+	if _, err := Render(in); err != nil {
 		return err
 	}
-	in.Namespace = scope.Namespace
-	_, err = Render(in)
-	return err
+	return mayUse(s.ID, environment, env, scope)
 }
 
 // mayUse refuses a namespace that the environment does not open: pods run with
