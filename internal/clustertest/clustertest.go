@@ -62,12 +62,13 @@ type Cluster struct {
 
 // sharedCluster is a cluster that all tests of a package use.
 type sharedCluster struct {
+	alone   bool // starts from nothing, with authorities of its own
 	once    sync.Once
 	cluster *Cluster
 	err     error
 }
 
-var shared, second sharedCluster
+var shared, second = sharedCluster{}, sharedCluster{alone: true}
 
 // errMissing says that the devcluster has not been built.
 var errMissing = errors.New("devcluster is not built: run `make devcluster`, or set RADIAL_BIN to a directory that holds it")
@@ -89,7 +90,7 @@ func Stop() error {
 	var errs []error
 	for _, s := range []*sharedCluster{&shared, &second} {
 		if s.cluster != nil {
-			errs = append(errs, s.cluster.stop())
+			errs = append(errs, s.cluster.remove())
 		}
 	}
 	return errors.Join(errs...)
@@ -116,7 +117,7 @@ func (s *sharedCluster) get(tb testing.TB) *Cluster {
 	if testing.Short() {
 		tb.Skip("needs a cluster; -short is set")
 	}
-	s.once.Do(func() { s.cluster, s.err = start() })
+	s.once.Do(func() { s.cluster, s.err = start(s.alone) })
 	switch {
 	case errors.Is(s.err, errMissing) && os.Getenv("RADIAL_REQUIRE_TOOLS") != "1":
 		tb.Skip(s.err)
@@ -214,7 +215,9 @@ func repositoryRoot() (string, error) {
 	}
 }
 
-func start() (_ *Cluster, err error) {
+// start starts a cluster in a directory of its own, from the program's template
+// unless it is to be alone.
+func start(alone bool) (*Cluster, error) {
 	program, err := find("devcluster")
 	if err != nil {
 		return nil, errMissing
@@ -223,20 +226,34 @@ func start() (_ *Cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if !alone {
+		if err := fromTemplate(program, dir); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	return launch(program, dir)
+}
+
+// launch starts the program on a state directory, and returns when the cluster
+// can be used. It removes the directory when that fails.
+func launch(program, dir string) (_ *Cluster, err error) {
 	c := &Cluster{Dir: dir, ended: make(chan struct{}), output: &tail{}}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, c.stop())
+			err = errors.Join(err, c.remove())
 		}
 	}()
 	c.process = exec.Command(program, "up", "--state", dir)
 	c.process.SysProcAttr = dieWithParent()
+	if _, set := os.LookupEnv("GOGC"); !set { // a short life: memory for time
+		c.process.Env = append(os.Environ(), "GOGC=400")
+	}
 	stdout, err := c.process.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
 	c.process.Stderr = c.output
-	if err := c.launch(); err != nil {
+	if err := c.run(); err != nil {
 		return nil, fmt.Errorf("%s: %w", program, err)
 	}
 	// The last line that `up` prints tells that all is usable and where the
@@ -270,9 +287,9 @@ func start() (_ *Cluster, err error) {
 	return c, nil
 }
 
-// launch starts the process from a thread that lives until the process has
+// run starts the process from a thread that lives until the process has
 // ended: the signal on the parent's death follows the thread, not the process.
-func (c *Cluster) launch() error {
+func (c *Cluster) run() error {
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -287,19 +304,34 @@ func (c *Cluster) launch() error {
 	return <-started
 }
 
-// stop ends the cluster and removes its directory.
-func (c *Cluster) stop() error {
-	if c.process != nil && c.process.Process != nil {
-		_ = c.process.Process.Signal(syscall.SIGTERM)
-		timer := time.NewTimer(30 * time.Second)
-		defer timer.Stop()
-		select {
-		case <-c.ended:
-		case <-timer.C:
-			_ = c.process.Process.Kill()
-			<-c.ended
-		}
+// How a cluster ends: so that its directory can be used again, or at once.
+const (
+	inOrder = syscall.SIGTERM
+	atOnce  = syscall.SIGQUIT
+)
+
+// end asks the process to end in one of the two ways, and returns when it has.
+func (c *Cluster) end(how syscall.Signal) error {
+	if c.process == nil || c.process.Process == nil {
+		return nil
 	}
+	_ = c.process.Process.Signal(how) // it may have ended already
+	timer := time.NewTimer(30 * time.Second)
+	defer timer.Stop()
+	select {
+	case <-c.ended:
+		return nil
+	case <-timer.C:
+		_ = c.process.Process.Kill()
+		<-c.ended
+		return errors.New("devcluster up did not end within 30s and was killed")
+	}
+}
+
+// remove ends the cluster, whose objects nobody needs any more, and removes its
+// directory.
+func (c *Cluster) remove() error {
+	_ = c.end(atOnce) // killed or not, it has ended
 	return os.RemoveAll(c.Dir)
 }
 
