@@ -3,6 +3,8 @@ package provider
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -51,7 +53,7 @@ func call2[A, B any](ctx context.Context, n *session, name string, f func(contex
 	ctx, cancel := context.WithTimeout(ctx, n.CallTimeout)
 	defer cancel()
 	start := time.Now()
-	a, b, err := f(ctx)
+	a, b, err := guarded(n, name, func() (A, B, error) { return f(ctx) })
 	n.metrics.seconds.WithLabelValues(name).Observe(time.Since(start).Seconds())
 	result := "ok"
 	var o *outcome
@@ -65,6 +67,19 @@ func call2[A, B any](ctx context.Context, n *session, name string, f func(contex
 	}
 	n.metrics.calls.WithLabelValues(name, result).Inc()
 	return a, b, err
+}
+
+// guarded takes a panic of the cloud's side for a fault of the cloud: the request
+// says that it waits, and is tried again. Where it was is logged, and what it
+// said is not: that may be anything that the cloud has answered.
+func guarded[A, B any](n *session, name string, f func() (A, B, error)) (a A, b B, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			n.log.Error("the cloud's side has panicked", "call", name, "type", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+			err = errors.New("the provider itself is at fault; its log tells where")
+		}
+	}()
+	return f()
 }
 
 func (n *session) call(ctx context.Context, name string, f func(context.Context) error) error {

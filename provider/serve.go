@@ -24,6 +24,9 @@ const (
 	// beforeClaim bounds what is asked of the cloud before a request is
 	// acknowledged, so that no slow cloud passes for a provider that is gone.
 	beforeClaim = 15 * time.Second
+	// maxConflicts is how often a write is sent again at once to an API server
+	// that says somebody else was faster.
+	maxConflicts = 10
 	// afterStale is the first wait before a request that changed meanwhile is
 	// read again.
 	afterStale = 50 * time.Millisecond
@@ -294,7 +297,7 @@ func (n *session) note(ctx context.Context, j journal) error {
 
 func (n *session) update(ctx context.Context, journalOnly bool, change func(*v1alpha1.CloudResourceStatus)) error {
 	read := n.obj
-	for {
+	for tries := 1; ; tries++ {
 		next := read.DeepCopy()
 		change(&next.Status)
 		if equality.Semantic.DeepEqual(read.Status, next.Status) {
@@ -304,7 +307,7 @@ func (n *session) update(ctx context.Context, journalOnly bool, change func(*v1a
 		switch {
 		case apierrors.IsNotFound(err):
 			return errStale
-		case apierrors.IsConflict(err):
+		case apierrors.IsConflict(err) && tries < maxConflicts:
 			// Only the status counts: whoever else serves this request has
 			// changed it. Labels and the like change as they please.
 			live := &v1alpha1.CloudResource{}

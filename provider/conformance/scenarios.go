@@ -39,6 +39,7 @@ func Scenarios() []Scenario {
 		{Name: "what is deleted and asked for again is Recovered", Rules: []string{"C-99", "C-60", "C-105", "C-106"}, Kinds: storage, run: recovered},
 		{Name: "nothing is made without a request", Rules: []string{"C-3"}, Kinds: []string{kIdentity}, NeedsScript: true, run: nothingUnasked},
 		{Name: "a bucket held by someone else is Failed and left alone", Rules: []string{"C-87", "C-88", "C-148"}, Kinds: []string{kBucket}, NeedsScript: true, run: takenBucket},
+		{Name: "a bucket that is gone is told, and none is made in its place", Rules: []string{"C-151", "C-104"}, Kinds: []string{kBucket}, NeedsScript: true, run: lostBucket},
 		{Name: "the cloud's refusals are told, and tried again", Rules: []string{"C-151", "C-97", "C-100", "C-152"}, Kinds: []string{kIdentity, kBucket}, NeedsScript: true, run: refusals},
 	}, credentialScenarios()...)
 }
@@ -138,6 +139,8 @@ func wrappingKey(t *T) {
 		t.errorf("C-73", "the key is %q", o.Status.Outputs[v1alpha1.OutputKey])
 	}
 	t.refused("C-143", t.request(p, kKey, params("another")), "another key")
+	identity = "nobody"
+	t.refused("C-143", t.request(p, kKey, params(t.Settings.KMSKey)), "identity")
 }
 
 func secretSync(t *T) {
@@ -444,6 +447,23 @@ func takenBucket(t *T) {
 		if got := t.Scripted.Account.Granted(name); len(got) > 0 {
 			t.errorf("C-88", "somebody else's bucket is granted to %v", got)
 		}
+	}
+}
+
+// lostBucket takes away what was answered: an empty bucket in its place would
+// hide that somebody's objects are gone.
+func lostBucket(t *T) {
+	s := t.service(t.project(), "reports")
+	r := t.bucket(s)
+	bucket := t.ready(r).Status.Outputs[v1alpha1.OutputBucket]
+	t.Scripted.Account.Lose(bucket)
+	t.await(r, "Failed at the slow re-check", func(o *v1alpha1.CloudResource) bool {
+		return o.Status.Phase == v1alpha1.PhaseFailed && strings.Contains(o.Status.Detail, bucket)
+	})
+	r.parameters[v1alpha1.ParamCORSOrigins] = "https://a.example"
+	t.refused("C-104", r, bucket)
+	if t.Scripted.Account.Holds(bucket) {
+		t.errorf("C-104", "bucket %s was made again", bucket)
 	}
 }
 

@@ -194,6 +194,13 @@ func (a *Account) Plant(bucket, account, installation string) {
 	a.state.Buckets[bucket] = &owned{Installation: installation, Account: account, CreatedAt: a.now()}
 }
 
+// Lose removes a bucket with all that is in it, as a hand in the console does.
+func (a *Account) Lose(bucket string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.state.Buckets, bucket)
+}
+
 // Granted are the identities that were let into a bucket.
 func (a *Account) Granted(bucket string) []string {
 	a.mu.Lock()
