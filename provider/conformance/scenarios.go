@@ -38,7 +38,7 @@ func Scenarios() []Scenario {
 		{Name: "what was made in another account or location is not served", Rules: []string{"C-102", "C-103", "C-104"}, Kinds: []string{kBucket}, run: moved},
 		{Name: "what is deleted and asked for again is Recovered", Rules: []string{"C-99", "C-60", "C-105", "C-106"}, Kinds: storage, run: recovered},
 		{Name: "nothing is made without a request", Rules: []string{"C-3"}, Kinds: []string{kIdentity}, NeedsScript: true, run: nothingUnasked},
-		{Name: "a bucket held by someone else is Failed and left alone", Rules: []string{"C-87", "C-88", "C-148"}, Kinds: []string{kBucket}, NeedsScript: true, run: takenBucket},
+		{Name: "a bucket held by someone else is Failed and left alone", Rules: []string{"C-87", "C-88", "C-148"}, Kinds: storage, NeedsScript: true, run: takenBucket},
 		{Name: "a bucket that is gone is told, and none is made in its place", Rules: []string{"C-151", "C-104"}, Kinds: []string{kBucket}, NeedsScript: true, run: lostBucket},
 		{Name: "the cloud's refusals are told, and tried again", Rules: []string{"C-151", "C-97", "C-100", "C-152"}, Kinds: []string{kIdentity, kBucket}, NeedsScript: true, run: refusals},
 	}, credentialScenarios()...)
@@ -444,9 +444,15 @@ func takenBucket(t *T) {
 		t.must(err)
 		t.Scripted.Account.Plant(name, holder.account, holder.installation)
 		t.refused("C-87", t.bucket(s), name)
+		// Nor is there a credential for it, though the name is the subject's.
+		identity := t.ready(t.identity(s)).Status.Outputs[v1alpha1.OutputIdentity]
+		t.refused("C-88", t.credential(s, identity, name), name)
 		if got := t.Scripted.Account.Granted(name); len(got) > 0 {
 			t.errorf("C-88", "somebody else's bucket is granted to %v", got)
 		}
+	}
+	if got := t.Scripted.records(p, "issued"); len(got) > 0 {
+		t.errorf("C-88", "%d credentials were issued for somebody else's bucket", len(got))
 	}
 }
 
