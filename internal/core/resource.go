@@ -148,6 +148,9 @@ type Output struct {
 	State   OutputState
 	// Managed outputs are deleted with their resource; others are only shown.
 	Managed bool
+	// Claimed outputs are their resource's alone: of all resources that have an
+	// output of this id, one at most has it so.
+	Claimed bool
 	// DependsOn are the ids of outputs of the same resource that this one
 	// needs; deletion takes dependants first.
 	DependsOn []ID

@@ -259,7 +259,7 @@ func (m *removal) extension(ctx context.Context, made map[string]string) error {
 	if _, config := p.kept(); len(config) > 0 {
 		m.out.Config = config
 	}
-	if !strings.EqualFold(x.Provider, providerKubernetes) && len(ref.Identifiers) > 0 {
+	if !strings.EqualFold(x.Provider, providerKubernetes) && !extension.IsControlPlane(p.scope) && len(ref.Identifiers) > 0 {
 		m.out.Output = extension.ResourceID(x.Provider, ref.ConfigID, m.d.Type, ref.Identifiers).String()
 	}
 	if name := made[m.out.Key()]; name != "" {

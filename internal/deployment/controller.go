@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"path"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/radial-project/radial/internal/conceal"
@@ -252,6 +253,9 @@ func concealError(ctx context.Context, e *core.Error) *core.Error {
 type inventory struct {
 	job  *operation.Job
 	have map[string]core.Output
+	// claims says that what is recorded of the control plane is claimed: no other
+	// may manage it.
+	claims bool
 }
 
 func newInventory(job *operation.Job) *inventory {
@@ -263,6 +267,12 @@ func newInventory(job *operation.Job) *inventory {
 }
 
 func (i *inventory) record(ctx context.Context, put []core.Output, drop []core.ID) error {
+	if i.claims {
+		put = slices.Clone(put)
+		for n := range put {
+			put[n].Claimed = isOwn(put[n].ID)
+		}
+	}
 	if err := i.job.SaveOutputs(ctx, put, drop); err != nil {
 		return err
 	}
@@ -274,6 +284,9 @@ func (i *inventory) record(ctx context.Context, put []core.Output, drop []core.I
 	}
 	return nil
 }
+
+// isOwn reports whether an output is a resource of the control plane.
+func isOwn(id core.ID) bool { return strings.EqualFold(id.Plane.Type, "radius") }
 
 // settle makes the inventory what a run that succeeded says it is: what earlier
 // runs made and the template does not name any more is no part of it.

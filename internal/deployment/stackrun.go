@@ -29,8 +29,21 @@ type held struct {
 	latest    stack.Record
 }
 
-func newHeld(ctx context.Context, job *operation.Job, record stack.Record) *held {
-	return &held{ctx: ctx, inventory: newInventory(job), record: record, latest: record}
+// newHeld takes a stack up. What its journal has and it has no claim to, it claims:
+// another may have had the claim then, and have let go since.
+func newHeld(ctx context.Context, job *operation.Job, record stack.Record) (*held, error) {
+	h := &held{ctx: ctx, inventory: newInventory(job), record: record, latest: record}
+	h.inventory.claims = true
+	var lacking []core.Output
+	for _, o := range h.inventory.have {
+		if isOwn(o.ID) && !o.Claimed {
+			lacking = append(lacking, o)
+		}
+	}
+	if len(lacking) == 0 {
+		return h, nil
+	}
+	return h, h.inventory.record(ctx, lacking, nil)
 }
 
 func (h *held) Context() context.Context { return h.ctx }
@@ -90,7 +103,10 @@ func (s *Service) stackRun(ctx context.Context, job *operation.Job) (operation.O
 	if err != nil {
 		return operation.Outcome{}, err
 	}
-	h := newHeld(ctx, job, record)
+	h, err := newHeld(ctx, job, record)
+	if err != nil {
+		return operation.Outcome{}, err
+	}
 	if job.Operation.Verb == core.VerbDelete {
 		return s.removeStack(ctx, job, f, h)
 	}

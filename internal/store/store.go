@@ -52,6 +52,9 @@ type Reader interface {
 	// OutputsOf returns the inventories of many resources by [core.ID.Key], in
 	// one statement; a resource without outputs is not in the map.
 	OutputsOf(ctx context.Context, ids []core.ID) (map[string][]core.Output, error)
+	// Claimant returns the resource that has claimed an output (see
+	// [Queue.SaveOutputs]), the zero ID for none.
+	Claimant(ctx context.Context, output core.ID) (core.ID, error)
 	// Operation returns one operation, live or ended. NotFound if unknown.
 	Operation(ctx context.Context, id string) (core.Operation, error)
 	// Graph returns what belongs to root (an application, an environment, a
@@ -255,6 +258,11 @@ type Queue interface {
 	Park(ctx context.Context, op string, fence int64) error
 	// SaveOutputs records outputs of the operation's resource: put inserts or
 	// replaces by id, drop removes. Fenced.
+	//
+	// One that is to be Claimed, and is another resource's claim, is recorded
+	// without: [Reader.Claimant] says whose it is. A claim lasts as long as the
+	// output is recorded as claimed; a planned one of a resource on which no
+	// operation lives goes to whoever claims it next.
 	SaveOutputs(ctx context.Context, op string, fence int64, put []core.Output, drop []core.ID) error
 	// Append adds messages to the log of an operation; Seq is given by the
 	// store. Fenced.

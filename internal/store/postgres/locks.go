@@ -1,13 +1,14 @@
 package postgres
 
 // What a transaction must be alone with, it locks by name (advisory locks, freed
-// at its end) before it writes anything. Three things have names:
+// at its end) before it writes anything. Four things have names:
 //
 //   - a resource: whoever changes it holds it alone;
 //   - the members of a scope, an application, an environment: whoever comes to
 //     name one shares it, whoever may remove it because nobody does holds it
 //     alone, so that neither sees half of the other;
-//   - the children of an operation: who parks and who ends a child.
+//   - the children of an operation: who parks and who ends a child;
+//   - an output: who claims it.
 //
 // Locks are taken in that order, and by hash within one statement, so that
 // nobody waits in a circle. What remains possible (a member that moves to
@@ -21,6 +22,7 @@ const (
 	ownName      = "0"
 	membersName  = "1"
 	childrenName = "2"
+	claimsName   = "3"
 )
 
 // lockTimeout is set in transactions of many writes, from their first lock on: if
@@ -52,6 +54,9 @@ const lockFamily = `WITH RECURSIVE f AS (SELECT id, resource_key, parent FROM op
 	SELECT pg_advisory_xact_lock(h)::text FROM (SELECT left(n, 1) AS c, hashtextextended(n, 0) AS h FROM (
 		SELECT '` + ownName + `' || resource_key AS n FROM f UNION SELECT '` + childrenName + `' || parent FROM f WHERE parent IS NOT NULL) u
 		GROUP BY 1, 2 ORDER BY 1, 2) s`
+
+// lockClaims takes outputs by their keys.
+const lockClaims = `SELECT pg_advisory_xact_lock(h)::text FROM (SELECT hashtextextended('` + claimsName + `' || k, 0) AS h FROM unnest($1::text[]) AS u (k) GROUP BY 1 ORDER BY 1) s`
 
 // locks are names to take together.
 type locks struct {

@@ -51,7 +51,7 @@ var leaseText = `WITH RECURSIVE later AS (
 	FROM leased o JOIN resources r ON r.key = o.resource_key ORDER BY o.n, o.created, o.seq`
 
 // outputsOf aggregates the inventory of r as [rules.ParseOutputs] takes it.
-const outputsOf = `(SELECT coalesce(json_agg(json_build_array(u.id, u.local_id, u.state, u.managed, u.depends_on, u.handle) ORDER BY u.ordinal), '[]')::text
+const outputsOf = `(SELECT coalesce(json_agg(json_build_array(u.id, u.local_id, u.state, u.managed, u.depends_on, u.handle, u.claimed) ORDER BY u.ordinal), '[]')::text
 	FROM outputs u WHERE u.resource_key = r.key)`
 
 // Lease implements [store.Queue]. Groups come in turn over all calls of this
@@ -251,14 +251,27 @@ type outputRow struct {
 	Managed bool   `json:"m"`
 	Depends any    `json:"d"`
 	Handle  any    `json:"h"`
+	Claimed bool   `json:"c"`
 }
 
-// putOutputs keeps the place of what is there and appends what is new.
-const putOutputs = `INSERT INTO outputs (resource_key, key, ordinal, id, local_id, state, managed, depends_on, handle)
-	SELECT $1, j.k, (SELECT coalesce(max(ordinal), 0) FROM outputs WHERE resource_key = $1) + j.n, j.i, j.l, j.s, j.m, j.d, j.h
-	FROM ROWS FROM (json_to_recordset($2::json) AS (k text, i text, l text, s text, m boolean, d text, h text)) WITH ORDINALITY AS j (k, i, l, s, m, d, h, n)
+// putOutputs keeps the place of what is there and appends what is new. What is
+// another's claim is not claimed.
+const putOutputs = `INSERT INTO outputs (resource_key, key, ordinal, id, local_id, state, managed, depends_on, handle, claimed)
+	SELECT $1, j.k, (SELECT coalesce(max(ordinal), 0) FROM outputs WHERE resource_key = $1) + j.n, j.i, j.l, j.s, j.m, j.d, j.h,
+		j.c AND NOT EXISTS (SELECT 1 FROM outputs x WHERE x.key = j.k AND x.claimed AND x.resource_key <> $1)
+	FROM ROWS FROM (json_to_recordset($2::json) AS (k text, i text, l text, s text, m boolean, d text, h text, c boolean)) WITH ORDINALITY AS j (k, i, l, s, m, d, h, c, n)
 	ON CONFLICT (resource_key, key) DO UPDATE SET id = excluded.id, local_id = excluded.local_id, state = excluded.state,
-		managed = excluded.managed, depends_on = excluded.depends_on, handle = excluded.handle`
+		managed = excluded.managed, depends_on = excluded.depends_on, handle = excluded.handle, claimed = excluded.claimed`
+
+// lockClaimants keeps operations from beginning on the resources whose claims
+// freeClaims ends: those to what they planned and do not work on.
+const (
+	lockClaimants = `SELECT 1 FROM resources WHERE key IN (SELECT resource_key FROM outputs WHERE key = ANY ($1::text[]) AND claimed AND resource_key <> $2
+		AND state = '` + string(core.OutputPlanned) + `') ORDER BY key FOR UPDATE`
+	freeClaims = `UPDATE outputs SET claimed = false WHERE key = ANY ($1::text[]) AND claimed AND resource_key <> $2
+		AND state = '` + string(core.OutputPlanned) + `'
+		AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.resource_key = outputs.resource_key AND o.ended = 0)`
+)
 
 func outputRows(put []core.Output) (string, error) {
 	list := make([]outputRow, len(put))
@@ -267,7 +280,7 @@ func outputRows(put []core.Output) (string, error) {
 		if err != nil {
 			return "", core.Errorf(core.CodeInternal, "save output %s: %w", o.ID, err)
 		}
-		list[i] = outputRow{o.ID.Key(), o.ID.String(), o.LocalID, string(o.State), o.Managed, depends, rows.Text(o.Handle)}
+		list[i] = outputRow{o.ID.Key(), o.ID.String(), o.LocalID, string(o.State), o.Managed, depends, rows.Text(o.Handle), o.Claimed}
 	}
 	b, err := json.Marshal(list)
 	if err != nil {
@@ -287,7 +300,7 @@ func (t *tx) hold(op string, fence int64) (key, id, state string, err error) {
 	return key, id, state, err
 }
 
-// SaveOutputs implements [store.Queue]: all of it in one commit, in five
+// SaveOutputs implements [store.Queue]: all of it in one commit, in eight
 // statements however many outputs there are.
 func (s *Store) SaveOutputs(ctx context.Context, op string, fence int64, put []core.Output, drop []core.ID) error {
 	rows, err := outputRows(put)
@@ -298,6 +311,12 @@ func (s *Store) SaveOutputs(ctx context.Context, op string, fence int64, put []c
 	for i, id := range drop {
 		keys[i] = id.Key()
 	}
+	var claims []string
+	for _, o := range put {
+		if o.Claimed {
+			claims = append(claims, o.ID.Key())
+		}
+	}
 	return s.write(ctx, func(t *tx) error {
 		key, id, state, err := t.hold(op, fence)
 		if err != nil {
@@ -305,6 +324,11 @@ func (s *Store) SaveOutputs(ctx context.Context, op string, fence int64, put []c
 		}
 		if len(keys) > 0 {
 			t.exec(nil, `DELETE FROM outputs WHERE resource_key = $1 AND key = ANY ($2::text[])`, key, keys)
+		}
+		if len(claims) > 0 {
+			t.exec(nil, lockClaims, claims)
+			t.exec(nil, lockClaimants, claims, key)
+			t.exec(nil, freeClaims, claims, key)
 		}
 		if len(put) > 0 {
 			t.exec(nil, putOutputs, key, rows)

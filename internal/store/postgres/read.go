@@ -49,6 +49,17 @@ func (s *Store) Operation(ctx context.Context, id string) (core.Operation, error
 	return o, s.fault("read", err)
 }
 
+// Claimant implements [store.Reader].
+func (s *Store) Claimant(ctx context.Context, output core.ID) (core.ID, error) {
+	var id core.ID
+	var text string
+	found, err := s.readRow(ctx, `SELECT r.id FROM outputs u JOIN resources r ON r.key = u.resource_key WHERE u.key = $1 AND u.claimed`, []any{output.Key()}, &text)
+	if err != nil || !found {
+		return id, err
+	}
+	return id, s.fault("read", rows.ParseID(text, &id))
+}
+
 // Outputs implements [store.Reader].
 func (s *Store) Outputs(ctx context.Context, id core.ID) ([]core.Output, error) {
 	outputs := "[]"

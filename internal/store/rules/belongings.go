@@ -9,7 +9,8 @@ import (
 
 // ParseBelongings reads the edges and outputs of a row that a database has
 // aggregated: edges as [[to, kind, name], …], outputs as [[id, local id, state,
-// managed, depends on, handle], …], the last two as JSON within a string.
+// managed, depends on, handle, claimed], …], depends on and handle as JSON within a
+// string.
 func ParseBelongings(from core.ID, edges, outputs string) ([]core.Edge, []core.Output, error) {
 	var es [][3]string
 	if err := json.Unmarshal([]byte(edges), &es); err != nil {
@@ -32,21 +33,21 @@ func ParseBelongings(from core.ID, edges, outputs string) ([]core.Edge, []core.O
 
 // ParseOutputs reads aggregated outputs, see [ParseBelongings].
 func ParseOutputs(outputs string) ([]core.Output, error) {
-	var rows [][6]json.RawMessage
+	var rows [][7]json.RawMessage
 	if err := json.Unmarshal([]byte(outputs), &rows); err != nil {
 		return nil, err
 	}
 	var out []core.Output
 	for _, row := range rows {
 		var o core.Output
-		var managed any
+		var managed, claimed any
 		var depends, handle *string
-		for i, into := range []any{&o.ID, &o.LocalID, &o.State, &managed, &depends, &handle} {
+		for i, into := range []any{&o.ID, &o.LocalID, &o.State, &managed, &depends, &handle, &claimed} {
 			if err := json.Unmarshal(row[i], into); err != nil {
 				return nil, err
 			}
 		}
-		o.Managed = managed == true || managed == 1.0
+		o.Managed, o.Claimed = managed == true || managed == 1.0, claimed == true || claimed == 1.0
 		if depends != nil {
 			if err := json.Unmarshal([]byte(*depends), &o.DependsOn); err != nil {
 				return nil, err

@@ -18,7 +18,7 @@ const (
 	// arrays within arrays.
 	exportResources = `SELECT ` + rows.ResourceColumns + `,
 		(SELECT json_group_array(json_array(e.to_id, e.kind, e.name)) FROM edges e WHERE e.from_key = r.key),
-		(SELECT json_group_array(json_array(u.id, u.local_id, u.state, u.managed, u.depends_on, u.handle) ORDER BY u.ordinal) FROM outputs u WHERE u.resource_key = r.key)
+		(SELECT json_group_array(json_array(u.id, u.local_id, u.state, u.managed, u.depends_on, u.handle, u.claimed) ORDER BY u.ordinal) FROM outputs u WHERE u.resource_key = r.key)
 		FROM resources r ORDER BY r.key`
 	exportOperations = `SELECT ` + rows.OperationColumns + ` FROM operations o ORDER BY o.row`
 	exportMessages   = `SELECT m.operation, m.seq, m.time, m.text FROM messages m ORDER BY m.operation, m.seq`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/radial-project/radial/internal/core"
@@ -179,14 +180,23 @@ type outputRow struct {
 	Managed bool   `json:"m"`
 	Depends any    `json:"d"`
 	Handle  any    `json:"h"`
+	Claimed bool   `json:"c"`
 }
 
-// putOutputs keeps the place of what is there and appends what is new.
-const putOutputs = `INSERT INTO outputs (resource_key, key, ordinal, id, local_id, state, managed, depends_on, handle)
+// putOutputs keeps the place of what is there and appends what is new. What is
+// another's claim is not claimed.
+const putOutputs = `INSERT INTO outputs (resource_key, key, ordinal, id, local_id, state, managed, depends_on, handle, claimed)
 	SELECT ?1, value ->> 'k', (SELECT coalesce(max(ordinal), 0) FROM outputs WHERE resource_key = ?1) + 1 + j.key,
-		value ->> 'i', value ->> 'l', value ->> 's', value ->> 'm', value ->> 'd', value ->> 'h' FROM json_each(?2) j WHERE true
+		value ->> 'i', value ->> 'l', value ->> 's', value ->> 'm', value ->> 'd', value ->> 'h',
+		value ->> 'c' AND NOT EXISTS (SELECT 1 FROM outputs x WHERE x.key = value ->> 'k' AND x.claimed = 1 AND x.resource_key <> ?1)
+	FROM json_each(?2) j WHERE true
 	ON CONFLICT (resource_key, key) DO UPDATE SET id = excluded.id, local_id = excluded.local_id, state = excluded.state,
-		managed = excluded.managed, depends_on = excluded.depends_on, handle = excluded.handle`
+		managed = excluded.managed, depends_on = excluded.depends_on, handle = excluded.handle, claimed = excluded.claimed`
+
+// freeClaims ends the claims of others to what they planned and do not work on.
+const freeClaims = `UPDATE outputs SET claimed = 0 WHERE key IN (SELECT value ->> 'k' FROM json_each(?2) WHERE value ->> 'c')
+	AND claimed = 1 AND resource_key <> ?1 AND state = '` + string(core.OutputPlanned) + `'
+	AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.resource_key = outputs.resource_key AND o.ended = 0)`
 
 func outputRows(put []core.Output) (string, error) {
 	list := make([]outputRow, len(put))
@@ -195,7 +205,7 @@ func outputRows(put []core.Output) (string, error) {
 		if err != nil {
 			return "", core.Errorf(core.CodeInternal, "save output %s: %w", o.ID, err)
 		}
-		list[i] = outputRow{o.ID.Key(), o.ID.String(), o.LocalID, string(o.State), o.Managed, depends, rows.Text(o.Handle)}
+		list[i] = outputRow{o.ID.Key(), o.ID.String(), o.LocalID, string(o.State), o.Managed, depends, rows.Text(o.Handle), o.Claimed}
 	}
 	b, err := json.Marshal(list)
 	if err != nil {
@@ -204,7 +214,7 @@ func outputRows(put []core.Output) (string, error) {
 	return string(b), nil
 }
 
-// SaveOutputs implements [store.Queue]: all of it in one commit, in four
+// SaveOutputs implements [store.Queue]: all of it in one commit, in five
 // statements however many outputs there are.
 func (s *Store) SaveOutputs(ctx context.Context, op string, fence int64, put []core.Output, drop []core.ID) error {
 	putJSON, err := outputRows(put)
@@ -230,6 +240,11 @@ func (s *Store) SaveOutputs(ctx context.Context, op string, fence int64, put []c
 		}
 		if len(keys) > 0 {
 			if _, err := t.exec(`DELETE FROM outputs WHERE resource_key = ? AND key IN (SELECT value FROM json_each(?))`, key, string(dropJSON)); err != nil {
+				return err
+			}
+		}
+		if slices.ContainsFunc(put, func(o core.Output) bool { return o.Claimed }) {
+			if _, err := t.exec(freeClaims, key, putJSON); err != nil {
 				return err
 			}
 		}

@@ -91,6 +91,20 @@ func (s *Store) Operation(ctx context.Context, id string) (core.Operation, error
 	return o, s.fault("read", err)
 }
 
+// Claimant implements [store.Reader].
+func (s *Store) Claimant(ctx context.Context, output core.ID) (core.ID, error) {
+	var id core.ID
+	var text string
+	err := s.readRow(ctx, `SELECT r.id FROM outputs u JOIN resources r ON r.key = u.resource_key WHERE u.key = ? AND u.claimed = 1`, []any{output.Key()}, &text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return id, nil
+	}
+	if err == nil {
+		err = s.fault("read", rows.ParseID(text, &id))
+	}
+	return id, err
+}
+
 // Outputs implements [store.Reader].
 func (s *Store) Outputs(ctx context.Context, id core.ID) ([]core.Output, error) {
 	var out []core.Output

@@ -26,13 +26,13 @@ func eachRow(ctx context.Context, st *sql.Stmt, args []any, each func(scan) erro
 	return rows.Err()
 }
 
-const outputColumns = `u.resource_key, u.id, u.local_id, u.state, u.managed, u.depends_on, u.handle`
+const outputColumns = `u.resource_key, u.id, u.local_id, u.state, u.managed, u.depends_on, u.handle, u.claimed`
 
 // scanOutput reads outputColumns.
 func scanOutput(s scan) (resourceKey string, o core.Output, err error) {
 	var id string
 	var depends, handle sql.NullString
-	if err := s(&resourceKey, &id, &o.LocalID, &o.State, &o.Managed, &depends, &handle); err != nil {
+	if err := s(&resourceKey, &id, &o.LocalID, &o.State, &o.Managed, &depends, &handle, &o.Claimed); err != nil {
 		return "", o, err
 	}
 	o.Handle = rows.RawJSON(handle)

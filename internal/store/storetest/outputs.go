@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/radial-project/radial/internal/core"
@@ -68,6 +69,86 @@ var outputCases = map[string]func(*fixture){
 			ext("g", "a").Key(): {{ID: secret("s"), LocalID: "a"}},
 			ext("g", "b").Key(): {{ID: secret("s"), LocalID: "b"}},
 		}, many, "outputs of both")
+	},
+	"S-55 an output is one resource's claim, until that lets go of it": func(f *fixture) {
+		f.start([]string{"g"})
+		thing := ext("g", "thing")
+		claim := func(l store.Leased, state core.OutputState) {
+			f.Helper()
+			f.wantCode(f.SaveOutputs(f.ctx, l.Operation.ID, l.Operation.Fence, []core.Output{{ID: thing, State: state, Claimed: true}}, nil), "", "claim")
+		}
+		want := func(id core.ID) {
+			f.Helper()
+			got, err := f.Claimant(f.ctx, core.MustParseID(strings.ToUpper(thing.String()[:7])+thing.String()[7:]))
+			f.wantCode(err, "", "claimant")
+			f.same(id.String(), got.String(), "claimant")
+			for _, name := range []string{"a", "b"} {
+				outputs, err := f.Outputs(f.ctx, ext("g", name))
+				f.wantCode(err, "", "outputs")
+				for _, o := range outputs {
+					if o.Claimed != ext("g", name).Equal(id) {
+						f.Errorf("%s has the output with Claimed %t, and the claimant is %s", name, o.Claimed, id)
+					}
+				}
+			}
+		}
+		want(core.ID{})
+		f.accept(ext("g", "a"))
+		a := f.leaseOne()
+		f.accept(ext("g", "b"))
+		b := f.leaseOne()
+		claim(a, core.OutputPlanned)
+		want(ext("g", "a"))
+		claim(b, core.OutputMade) // a works on it: its plan counts
+		want(ext("g", "a"))
+		f.end(a, core.StateFailed)
+		claim(b, core.OutputPlanned) // a has not made it, and works no more
+		want(ext("g", "b"))
+		claim(b, core.OutputMade)
+		f.end(b, core.StateSucceeded)
+		f.accept(ext("g", "a"))
+		a = f.leaseOne()
+		claim(a, core.OutputMade)
+		want(ext("g", "b"))
+		f.accept(ext("g", "b"))
+		b = f.leaseOne()
+		f.wantCode(f.SaveOutputs(f.ctx, b.Operation.ID, b.Operation.Fence, nil, []core.ID{thing}), "", "let go")
+		want(core.ID{})
+		claim(a, core.OutputMade)
+		want(ext("g", "a"))
+		f.end(b, core.StateSucceeded)
+		f.wantCode(f.End(f.ctx, store.Ending{Operation: a.Operation.ID, Fence: a.Operation.Fence, State: core.StateSucceeded, Removed: true, Now: f.now}), "", "remove")
+		want(core.ID{})
+	},
+	"S-55 of claims at once one is granted": func(f *fixture) {
+		f.start([]string{"g"})
+		const resources, things = 6, 4
+		for i := range resources {
+			f.accept(ext("g", fmt.Sprintf("r%d", i)))
+		}
+		leased := f.lease(resources)
+		for _, err := range atOnce(resources, func(i int) error {
+			for n := range things { // in an order of its own
+				o := core.Output{ID: ext("g", fmt.Sprintf("t%d", (n+i)%things)), State: core.OutputPlanned, Claimed: true}
+				if err := f.SaveOutputs(f.ctx, leased[i].Operation.ID, leased[i].Operation.Fence, []core.Output{o}, nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		}) {
+			f.wantCode(err, "", "claim")
+		}
+		granted := map[string]int{}
+		for _, l := range leased {
+			outputs, err := f.Outputs(f.ctx, l.Resource.ID)
+			f.wantCode(err, "", "outputs")
+			for _, o := range outputs {
+				if o.Claimed {
+					granted[o.ID.Name()]++
+				}
+			}
+		}
+		f.same(map[string]int{"t0": 1, "t1": 1, "t2": 1, "t3": 1}, granted, "claims")
 	},
 	"an inventory of nothing is empty": func(f *fixture) {
 		f.start([]string{"g"})
