@@ -240,9 +240,23 @@ func stackError(w stack.Wire, err error) error {
 	if err == nil {
 		return nil
 	}
-	e := *core.AsError(err)
+	e := *core.AsError(supplied(err))
 	e.Message = fmt.Sprintf("stack %s %s: %s", w.Name, endedAsState(cmp.Or(w.Properties.ProvisioningState, string(stack.StateFailed))), e.Message)
 	return &e
+}
+
+// supplied says of an error that credentials are missing how a command line is given them.
+func supplied(err error) error {
+	var needs func(e core.Error) bool
+	needs = func(e core.Error) bool {
+		return e.Code == core.CodeCredentialsNeeded || slices.ContainsFunc(e.Details, needs)
+	}
+	if err == nil || !needs(*core.AsError(err)) {
+		return err
+	}
+	out := *core.AsError(err)
+	out.Message += ". --credentials-env VARIABLE supplies what a variable of the environment holds"
+	return &out
 }
 
 // endedAsState is a state as a verb.
@@ -418,7 +432,7 @@ alone, and so is the stack.`,
 			}
 			found, err := at.remove(ctx, args[0], stackInput{unmanage: action, credentials: credentials})
 			if err != nil {
-				return err
+				return supplied(err)
 			}
 			n := len(w.Properties.Resources) // none is known of an update that did not come to its end
 			if !found {

@@ -9,6 +9,7 @@
 package scope
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -123,10 +124,19 @@ func (r *Resolver) find(ctx context.Context, s extension.Scope, secrets extensio
 	}
 	r.mu.Lock()
 	f := r.finders[strings.ToLower(s.Type)]
-	known := keys(r.finders)
+	known := []string{}
+	for _, t := range []string{TypeAzure, TypeRadial, TypeUserOwned} {
+		if r.finders[strings.ToLower(t)] != nil {
+			known = append(known, t)
+		}
+	}
 	r.mu.Unlock()
 	if f == nil {
-		return Place{}, core.Errorf(core.CodeTarget, "scopes of the type %q cannot be used here: known are %s; the type is turned on with the server's configuration", s.Type, strings.Join(known, ", ")).WithTarget(s.ID)
+		hint := ""
+		if strings.EqualFold(s.Type, TypeAzure) {
+			hint = "; radial-server --azure-scopes turns this one on"
+		}
+		return Place{}, core.Errorf(core.CodeTarget, "scopes of the type %q cannot be used here: known are %s%s", s.Type, cmp.Or(strings.Join(known, ", "), "none"), hint).WithTarget(s.ID)
 	}
 	return f.Find(ctx, s, secrets)
 }

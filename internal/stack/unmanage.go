@@ -178,7 +178,10 @@ func (r *run) remaining(left []Managed, past string) *core.Error {
 	slices.SortStableFunc(details, func(a, b core.Error) int {
 		return cmp.Or(leftOver(a)-leftOver(b), cmp.Compare(a.Target, b.Target))
 	})
-	message := fmt.Sprintf("%s was not %s: %s", details[0].Target, past, details[0].Message)
+	message := details[0].Message
+	if !strings.HasPrefix(message, details[0].Target+" was not ") { // the engine's own words begin so
+		message = fmt.Sprintf("%s was not %s: %s", details[0].Target, past, message)
+	}
 	if len(details) > 1 {
 		message = fmt.Sprintf("%d resources were not %s; the first: %s", len(details), past, message)
 	}
