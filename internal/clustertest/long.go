@@ -12,11 +12,19 @@ import (
 // (RADIAL_REQUIRE_TOOLS=1), and so does go test with a -run of one's own.
 func Long(tb testing.TB) {
 	tb.Helper()
+	if !Whole() {
+		tb.Skip("left out of a plain go test, as it takes long: make test runs it, and so does -run with its name (or RADIAL_REQUIRE_TOOLS=1)")
+	}
+}
+
+// Whole reports whether the run is one that [Long] leaves nothing out of.
+func Whole() bool {
 	if os.Getenv("RADIAL_REQUIRE_TOOLS") == "1" {
-		return
+		return true
 	}
-	if run := flag.Lookup("test.run"); run != nil && run.Value.String() != "" {
-		return
+	if !flag.Parsed() { // a TestMain asks before the tests run
+		flag.Parse()
 	}
-	tb.Skip("left out of a plain go test, as it takes long: make test runs it, and so does -run with its name (or RADIAL_REQUIRE_TOOLS=1)")
+	run := flag.Lookup("test.run")
+	return run != nil && run.Value.String() != ""
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/radial-project/radial/internal/clustertest"
 	"github.com/radial-project/radial/internal/dynamic"
 	"github.com/radial-project/radial/internal/feed"
 	"github.com/radial-project/radial/internal/pgtest"
@@ -64,11 +65,14 @@ type Instance struct {
 // onPostgres says on which store the tests run: on both, one after the other.
 var onPostgres bool
 
-// TestMain runs every test twice: on SQLite and on PostgreSQL.
+// TestMain runs every test twice: on SQLite and on PostgreSQL. A plain go test is
+// content with the first: that the stores do the same is what storetest proves.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	onPostgres = true
-	code = max(code, m.Run())
+	if clustertest.Whole() {
+		onPostgres = true
+		code = max(code, m.Run())
+	}
 	pgtest.Stop()
 	os.Exit(code)
 }

@@ -18,6 +18,7 @@ func TestMain(m *testing.M) { clustertest.Main(m) }
 // TestRotate holds the fake to what tests rely on: what it hands out works, and
 // after a rotation only the new does.
 func TestRotate(t *testing.T) {
+	clustertest.Long(t) // the API server believes a token for ten seconds
 	arm := Start(t)
 	aks := arm.AddCluster(t, ClusterID("c"), clustertest.Start(t).Config)
 	use := func(kubeconfig []byte) error {

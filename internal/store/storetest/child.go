@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -33,6 +34,13 @@ const nowhere = -2
 func Main(run func(), roles map[string]func(location string) error) {
 	role := os.Getenv(envRole)
 	if role == "" {
+		if os.Getenv("RADIAL_REQUIRE_TOOLS") != "1" {
+			// A plain run plays fewer sequences of calls against the model, which
+			// take half of a store's time; -rapid.checks on the command line counts.
+			if err := flag.Set("rapid.checks", "25"); err != nil {
+				panic("storetest: " + err.Error()) // rapid has the flag
+			}
+		}
 		run()
 		return
 	}
