@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/radial-project/radial/internal/conceal"
 )
 
 // Connect makes the cloud's side, once the settings are known to be whole. ctx
@@ -96,10 +98,8 @@ func (c Command) Run(ctx context.Context, args []string, lookup func(string) (st
 			}
 		}
 	})
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		errs = append(errs, fmt.Errorf("--log-level %q is none of debug, info, warn, error", level))
-	}
+	l, err := conceal.LogLevel(level)
+	errs = append(errs, err)
 	s, err := LoadSettings(c.Name, lookup)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return fail(2, err)

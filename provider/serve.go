@@ -380,7 +380,7 @@ func (n *session) fault(ctx context.Context, err error) time.Duration {
 		// is for whoever runs it.
 		n.log.Warn("the cluster refuses", "error", scrub(n.secrets.Text(err.Error())))
 		if !apierrors.IsForbidden(api.err) && !apierrors.IsInvalid(api.err) && !apierrors.IsBadRequest(api.err) && !apierrors.IsRequestEntityTooLargeError(api.err) {
-			return n.retry.When(key)
+			return n.again(key)
 		}
 		o = &outcome{phase: v1alpha1.PhaseFailed, text: "the cluster refuses to " + scrub(n.secrets.Text(err.Error()))}
 	default:
@@ -390,7 +390,7 @@ func (n *session) fault(ctx context.Context, err error) time.Duration {
 	}
 	after := n.Recheck
 	if !o.final {
-		after = n.retry.When(key)
+		after = n.again(key)
 	}
 	if n.answered() && o.phase == v1alpha1.PhaseWaiting {
 		// What is there is not taken back because the cloud cannot be asked
@@ -405,7 +405,17 @@ func (n *session) fault(ctx context.Context, err error) time.Duration {
 			return n.stale.When(key)
 		}
 		n.log.Warn("cannot write the answer", "error", scrub(err.Error()))
-		return n.retry.When(key)
+		return n.again(key)
+	}
+	return after
+}
+
+// again is when what went wrong is tried again. A Secret follows the account
+// within its interval also after a fault, however long that took (C-70).
+func (n *session) again(key types.NamespacedName) time.Duration {
+	after := n.retry.When(key)
+	if n.obj.Spec.Kind == v1alpha1.KindSecretSync {
+		after = min(after, n.spread(n.SyncInterval))
 	}
 	return after
 }

@@ -245,3 +245,19 @@ func TestReplacedMeanwhile_C144(t *testing.T) {
 		t.Errorf("%v, %v, and the Secret is written over %d times", placed, err, merged.Load())
 	}
 }
+
+// A cloud that was away for an hour keeps nobody waiting longer for a change of a
+// synced secret than the interval; other requests are tried more and more seldom.
+func TestAfterAnOutage_C70_C151(t *testing.T) {
+	project := v1alpha1.Subject{Project: "shop"}
+	for kind, most := range map[string]time.Duration{v1alpha1.KindSecretSync: 30 * time.Second, v1alpha1.KindWrappingKey: time.Minute} {
+		n := newSession(asked(kind, project, nil), &accepting{}, everything{}, nil)
+		for range 20 {
+			if after := n.fault(t.Context(), errors.New("the cloud is away")); after <= 0 || after > most {
+				t.Fatalf("%s: looked at again after %s", kind, after)
+			} else if kind == v1alpha1.KindWrappingKey && after == most {
+				break
+			}
+		}
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+
+	"github.com/radial-project/radial/internal/conceal"
 )
 
 // Environment sets the flags that the command line did not set from the variables
@@ -31,9 +33,9 @@ func Environment(flags *flag.FlagSet, prefix string, lookup func(string) (string
 // Logger writes to w, one line an entry: level is --log-level (debug, info, warn or
 // error), format --log-format (json or text).
 func Logger(level, format string, w io.Writer) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q is none of debug, info, warn, error", level)
+	l, err := conceal.LogLevel(level)
+	if err != nil {
+		return nil, err
 	}
 	o := &slog.HandlerOptions{Level: l}
 	switch format {
