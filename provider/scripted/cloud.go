@@ -9,7 +9,7 @@ import (
 )
 
 // Version stands in the scripted provider's answers.
-const Version = "scripted 0.1.0"
+const Version = "radial-provider-scripted 0.1.0"
 
 // Endpoint is where the made-up buckets are not.
 const Endpoint = "https://storage.scripted.invalid"
