@@ -382,6 +382,10 @@ func TestSecretValues_C69(t *testing.T) {
 	if err != nil || len(got) != 1 || string(got["p_shop_stripe__KEY"]) != "a\x00binary value" {
 		t.Errorf("%d values, %v", len(got), err)
 	}
+	b.fake.Damage("p_shop_stripe__KEY")
+	if got, err := b.cloud.SecretValues(t.Context(), b.request("shop", ""), []string{"p_shop_stripe__KEY"}); err == nil || provider.PhaseOf(err) != "" || strings.Contains(err.Error(), "binary value") {
+		t.Errorf("a value that was damaged on its way: %q, %v", got, err)
+	}
 	b.fake.Deny("secretmanager.versions.access", true)
 	_, err = b.cloud.SecretValues(t.Context(), b.request("shop", ""), []string{"p_shop_stripe__KEY"})
 	b.want(err, v1alpha1.PhaseFailed, "secretmanager.versions.access", testAccount)

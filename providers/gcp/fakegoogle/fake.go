@@ -81,6 +81,8 @@ type Fake struct {
 	buckets  map[string]*bucket
 	keys     map[string]*key
 	secrets  map[string][]byte
+	// damaged are those whose values change on their way.
+	damaged  map[string]bool
 	kms      map[string]*policy
 	tokens   map[string]string
 	denied   map[string]bool
@@ -129,7 +131,7 @@ func New(o Options) *Fake {
 		}
 	}
 	f := &Fake{o: o, projects: map[string]*project{}, accounts: map[string]*account{}, buckets: map[string]*bucket{}, keys: map[string]*key{},
-		secrets: map[string][]byte{}, kms: map[string]*policy{}, tokens: map[string]string{}, denied: map[string]bool{}, disabled: map[string]bool{}}
+		secrets: map[string][]byte{}, damaged: map[string]bool{}, kms: map[string]*policy{}, tokens: map[string]string{}, denied: map[string]bool{}, disabled: map[string]bool{}}
 	f.AddProject(o.Account, 111111111111, o.Provider)
 	f.AddProject("somebody-elses", 999999999999, "them@somebody-elses.iam.gserviceaccount.com")
 	return f
@@ -156,6 +158,13 @@ func (f *Fake) SetSecret(id string, value []byte) {
 	if f.secrets[id] = value; value == nil {
 		delete(f.secrets, id)
 	}
+}
+
+// Damage has the value of a secret changed on its way.
+func (f *Fake) Damage(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.damaged[id] = true
 }
 
 // Deny takes a permission from the provider, or gives it back.

@@ -307,8 +307,12 @@ func (f *Fake) secretVersions(project, id string) operation {
 		if !ok {
 			return nil, fault(http.StatusNotFound, "notFound", "Secret [%s] not found or has no versions.", id)
 		}
+		sent := v
+		if f.damaged[id] {
+			sent = append(slices.Clone(v), '!')
+		}
 		return map[string]any{"name": "projects/1/secrets/" + id + "/versions/1", "payload": map[string]any{
-			"data": base64.StdEncoding.EncodeToString(v), "dataCrc32c": strconv.FormatUint(uint64(crc32.Checksum(v, crc32.MakeTable(crc32.Castagnoli))), 10)}}, nil
+			"data": base64.StdEncoding.EncodeToString(sent), "dataCrc32c": strconv.FormatUint(uint64(crc32.Checksum(v, crc32.MakeTable(crc32.Castagnoli))), 10)}}, nil
 	}}
 }
 
