@@ -174,3 +174,32 @@ func TestDefinitions_C29(t *testing.T) {
 		walk(d.Spec.Names.Kind+".spec", spec)
 	}
 }
+
+// `kubectl explain cloudresource` says of every field of a request and of its
+// answer what it is.
+func TestExplained_C54_C65(t *testing.T) {
+	for _, path := range ankka.CRDs {
+		d := load(t, path)
+		if d.Spec.Names.Kind != v1alpha1.CloudResourceKind {
+			continue
+		}
+		var walk func(path string, schema map[string]any)
+		walk = func(path string, schema map[string]any) {
+			if items, ok := schema["items"].(map[string]any); ok {
+				schema = items
+			}
+			fields, _ := schema["properties"].(map[string]any)
+			for name, field := range fields {
+				if path == "" && (name == "apiVersion" || name == "kind" || name == "metadata") {
+					continue // Kubernetes' own
+				}
+				schema := field.(map[string]any)
+				if text, _ := schema["description"].(string); len(text) < 10 {
+					t.Errorf("%s.%s is not described", path, name)
+				}
+				walk(path+"."+name, schema)
+			}
+		}
+		walk("", d.Spec.Versions[0].Schema.OpenAPIV3Schema)
+	}
+}
