@@ -133,6 +133,9 @@ func (f *Finder) connect(ctx context.Context, source Source, as As, id *arm.Reso
 	if err != nil {
 		return nil, err
 	}
+	if kubeconfig, err = signIn(ctx, as, kubeconfig, text); err != nil {
+		return nil, err
+	}
 	conceal.Add(ctx, string(kubeconfig))
 	config, err := scope.ReadKubeconfig(kubeconfig, "")
 	if err != nil {

@@ -119,7 +119,7 @@ func (c *Client) refused(action string, answer *http.Response, body []byte) erro
 		}
 		return say(core.CodeTarget, "ARM limits how often it is asked: try again in "+wait+" seconds")
 	case http.StatusBadRequest:
-		return say(core.CodeTarget, "if local accounts are turned off for the cluster, there are no such credentials: turn them on, or use a kubeConfig of your own (scope type UserOwned)")
+		return say(core.CodeTarget, "if local accounts are turned off for the cluster, there are no credentials of the type Admin: write credentialType: \"User\" beside the scope, and grant the server's identity rights in the cluster; or use a kubeConfig of your own (scope type UserOwned)")
 	}
 	if answer.StatusCode >= 500 {
 		return say(core.CodeTarget, "try again later")
