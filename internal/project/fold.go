@@ -30,6 +30,16 @@ func observed(status any) (map[string]any, error) {
 	return clean(out).(map[string]any), nil
 }
 
+// shownToMembers leaves out by which key a keyring is wrapped: the key's name is
+// for owners of organizations, and the installation's to show (C-32).
+func shownToMembers(st v1alpha1.AnkkaProjectStatus) v1alpha1.AnkkaProjectStatus {
+	if st.Keyring != nil {
+		keyring := *st.Keyring
+		keyring.Key, st.Keyring = "", &keyring
+	}
+	return st
+}
+
 func clean(v any) any {
 	switch v := v.(type) {
 	case string:

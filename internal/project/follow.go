@@ -164,7 +164,7 @@ func (s *Service) fold(ctx context.Context, c client.Reader, k key) (busy string
 		if k.name != project {
 			return "", nil
 		}
-		if status = o.Status; there {
+		if status = shownToMembers(o.Status); there {
 			stands, err = projectParts(o)
 		}
 	}
