@@ -44,6 +44,8 @@ type World struct {
 	Limit time.Duration
 	// Keep leaves the namespaces that scenarios made.
 	Keep bool
+	// Ended is told of each scenario as it ends, one at a time; nil tells nobody.
+	Ended func(Result)
 	// Scripted is there when the provider runs on a scripted account.
 	Scripted *Scripted
 }
@@ -97,12 +99,18 @@ const (
 func Run(ctx context.Context, w *World, scenarios []Scenario) []Result {
 	results := make([]Result, len(scenarios))
 	var wg sync.WaitGroup
+	var telling sync.Mutex
 	slots := make(chan struct{}, 8)
 	for i, s := range scenarios {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			results[i] = w.one(ctx, s)
+			if w.Ended != nil {
+				telling.Lock()
+				defer telling.Unlock()
+				w.Ended(results[i])
+			}
 		})
 	}
 	wg.Wait()

@@ -72,6 +72,11 @@ func TestExternal_C136_C137_C138_C139(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ended := 0
+	w.Ended = func(r Result) {
+		ended++
+		fmt.Printf("%d of %d: %s, %s (%s)\n", ended, len(Scenarios()), r.Name, r.Verdict, r.Took.Round(time.Millisecond))
+	}
 	results := Run(t.Context(), w, Scenarios())
 	for _, r := range results {
 		t.Run(strings.ReplaceAll(r.Name, " ", "_"), func(t *testing.T) {

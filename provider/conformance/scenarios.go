@@ -268,7 +268,7 @@ func foreign(t *T) {
 	// A subject of another project, in this one's namespace.
 	d := t.service(q, "delta")
 	r = mine(d)
-	r.subject.owner = d.owner
+	r.owner = t.service(p, "delta").owner // an owner that is not in the namespace would have a cluster collect the request
 	wrong := *r
 	wrong.name = r.name
 	t.refusedIn("C-143", &wrong, p, "namespace")
