@@ -27,6 +27,8 @@ const (
 	// maxConflicts is how often a write is sent again at once to an API server
 	// that says somebody else was faster.
 	maxConflicts = 10
+	// shortKey is the length below which a key's name could be part of any word.
+	shortKey = 6
 	// afterStale is the first wait before a request that changed meanwhile is
 	// read again.
 	afterStale = 50 * time.Millisecond
@@ -424,7 +426,13 @@ func outcomeText(n *session, o *outcome) string {
 	if o.final {
 		return o.text
 	}
-	if text := conspicuous(n.secrets.Text(o.text)); text != "" {
+	text := n.secrets.Text(o.text)
+	if key := n.Settings.KMSKey; len(key) >= shortKey {
+		// A cloud may quote it, and its name is not for every member (C-32).
+		text = strings.ReplaceAll(text, key, "[the installation's key]")
+	}
+	text = conspicuous(text)
+	if text != "" {
 		return text
 	}
 	return v1alpha1.DetailNoReason

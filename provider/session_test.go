@@ -147,7 +147,7 @@ func TestPanic_C97_C100(t *testing.T) {
 
 // Words that a cloud wrote for a member hold nothing that can be but a secret,
 // and none that this session knows.
-func TestOutcomeText_C100(t *testing.T) {
+func TestOutcomeText_C32_C100(t *testing.T) {
 	const canary = "wJalrXUtnFEMIbK7MDENGbPxRfiCYzEXAMPLEKEY99"
 	n := newSession(asked(v1alpha1.KindIdentity, v1alpha1.Subject{Project: "shop", Service: "reports"}, nil), nil, everything{}, nil)
 	n.secrets.Add("a-value-in-use")
@@ -159,6 +159,11 @@ func TestOutcomeText_C100(t *testing.T) {
 		}
 	}
 	var o *outcome
+	n.Settings.KMSKey = "projects/acme/locations/here/keyRings/ring/cryptoKeys/wrap"
+	errors.As(Refused("Cloud KMS key %s is disabled", n.Settings.KMSKey), &o)
+	if got := outcomeText(n, o); got != "Cloud KMS key [the installation's key] is disabled" {
+		t.Errorf("C-32: a member reads %q", got)
+	}
 	errors.As(Refused(""), &o)
 	if got := outcomeText(n, o); got != v1alpha1.DetailNoReason {
 		t.Errorf("without words it says %q", got)
