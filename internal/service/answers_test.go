@@ -7,8 +7,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/radial-project/radial/api/ankka/v1alpha1"
+	"github.com/radial-project/radial/internal/cloud"
 )
 
 // Answers come in any order, are taken back, and say more than there is room
@@ -101,6 +103,29 @@ func TestFoldProject_C108(t *testing.T) {
 	for generation, want := range map[string]v1alpha1.Lifecycle{"1": v1alpha1.LifecycleUpdateInProgress, "2": v1alpha1.LifecycleReady, "3": v1alpha1.LifecycleReady} {
 		if f := FoldProject(ProjectAnswers{Secrets: []SecretAnswer{kept(generation)}}); f.Lifecycle != want {
 			t.Errorf("C-108: with entry generation %s of 2 kept the project is %s: %s", generation, f.Lifecycle, f.Detail)
+		}
+	}
+}
+
+// A service or project that stands in another project's namespace is Failed, and
+// asks for nothing: neither here nor there.
+func TestMisplaced_C53_C143(t *testing.T) {
+	s := newStage(t, func(s *cloud.Settings) { s.Backups = true })
+	s.others = append(s.others, v1alpha1.Namespace(s.w.Project(t, "theirs")))
+	theirs := strings.TrimPrefix(s.others[0], v1alpha1.NamespacePrefix)
+	s.operate()
+	s.apply(v1alpha1.AnkkaProjectKind, theirs, v1alpha1.AnkkaProjectSpec{ProjectID: theirs, Backups: true}, &v1alpha1.AnkkaProject{})
+	s.apply(v1alpha1.AnkkaServiceKind, "reports", v1alpha1.AnkkaServiceSpec{ProjectID: theirs, ServiceName: "reports", Generation: 1, Image: "registry.example.com/reports:1", ProvisionObjectStorage: true}, &v1alpha1.AnkkaService{})
+	until(s, &v1alpha1.AnkkaProjectList{}, theirs, "Failed", func(p *v1alpha1.AnkkaProject) bool {
+		return p.Status.Lifecycle == v1alpha1.LifecycleFailed && strings.Contains(p.Status.Detail, "stands in namespace "+s.others[0])
+	})
+	s.service("reports", "Failed", func(st v1alpha1.AnkkaServiceStatus) bool {
+		return st.Lifecycle == v1alpha1.LifecycleFailed && strings.Contains(st.Detail, "stands in namespace "+s.others[0])
+	})
+	for _, ns := range []string{s.ns, s.others[0]} {
+		var list v1alpha1.CloudResourceList
+		if err := s.admin.List(t.Context(), &list, client.InNamespace(ns)); err != nil || len(list.Items) > 0 {
+			t.Errorf("%s has %d requests, %v", ns, len(list.Items), err)
 		}
 	}
 }
