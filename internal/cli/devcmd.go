@@ -45,6 +45,9 @@ func (s *session) devStart() *cobra.Command {
 		Long: `Starts everything and runs until Ctrl-C; with --detach it returns when everything is ready, and
 radial dev stop ends it. A start on a directory from before goes on with its state, on the same ports.`,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if o.Node != dev.NodeFake && o.Node != dev.NodeReal {
+				return usagef("--node %q is not one of %s, %s", o.Node, dev.NodeFake, dev.NodeReal)
+			}
 			if o.Dir, _, err = s.stateDir(); err != nil {
 				return err
 			}
