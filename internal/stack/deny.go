@@ -135,6 +135,12 @@ func OwnerLabelValue(id core.ID) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// What follows a stack's policy's name in those of its further ones.
+const (
+	namespacesSuffix   = "-namespaces"
+	subresourcesSuffix = "-subresources"
+)
+
 // policyName is the name of a stack's policy in every cluster.
 func policyName(id core.ID) string { return "radial-stack-" + OwnerLabelValue(id) }
 
@@ -185,7 +191,8 @@ func policies(id core.ID, d DenySettings, clusters []cluster) ([]byte, error) {
 				Failure: "Fail",
 				Match: match{
 					Selector: &selector{map[string]string{ownerLabel: OwnerLabelValue(id)}},
-					Rules:    []rule{{[]string{"*"}, []string{"*"}, operations, []string{"*"}, "*"}},
+					// Those two carry the whole Pod, label and all. Status stays the controllers'.
+					Rules: []rule{{[]string{"*"}, []string{"*"}, operations, []string{"*", "pods/ephemeralcontainers", "pods/resize"}, "*"}},
 				},
 				Conditions: own,
 				Validations: []validation{{"false", fmt.Sprintf("this object is managed by the stack %s (%s), whose deny settings (%s) refuse %s by others: change it through the stack, or let its excludedPrincipals have you",
@@ -194,6 +201,20 @@ func policies(id core.ID, d DenySettings, clusters []cluster) ([]byte, error) {
 		}
 		if err := doc.policy(alias, n, objects); err != nil {
 			return nil, err
+		}
+		if c.hasSubresources() {
+			below := policy{
+				Metadata: metadata{Name: name + subresourcesSuffix},
+				Spec: policySpec{
+					Failure:     "Fail",
+					Match:       match{Rules: c.subresourceRules()},
+					Conditions:  append(slices.Clone(conditions), condition{"of-managed", c.subresourceOf()}),
+					Validations: objects.Spec.Validations,
+				},
+			}
+			if err := doc.policy(alias, n+"s", below); err != nil {
+				return nil, err
+			}
 		}
 		if len(c.namespaces) == 0 {
 			continue
@@ -204,7 +225,7 @@ func policies(id core.ID, d DenySettings, clusters []cluster) ([]byte, error) {
 			return nil, err
 		}
 		around := policy{
-			Metadata: metadata{Name: name + "-namespaces"},
+			Metadata: metadata{Name: name + namespacesSuffix},
 			Spec: policySpec{
 				Failure:    "Fail",
 				Match:      match{Rules: []rule{{[]string{""}, []string{"*"}, []string{"DELETE"}, []string{"namespaces"}, "*"}}},
@@ -225,11 +246,12 @@ func policies(id core.ID, d DenySettings, clusters []cluster) ([]byte, error) {
 type cluster struct {
 	sample     Managed
 	namespaces []string
+	subresources
 }
 
 // clustersOf finds the clusters of resources, each once however many scopes lead
-// there, in the order of their marks.
-func clustersOf(list []Managed) []cluster {
+// there, in the order of their marks, with what deny settings need of them.
+func clustersOf(list []Managed, d DenySettings) []cluster {
 	found := map[string]*cluster{}
 	for _, m := range list {
 		if m.Scope == nil || !strings.EqualFold(m.Extension, kubernetes) {
@@ -249,11 +271,14 @@ func clustersOf(list []Managed) []cluster {
 				c.namespaces = append(c.namespaces, ns)
 			}
 		}
+		c.add(m, d)
 	}
 	var out []cluster
 	for _, key := range slices.Sorted(maps.Keys(found)) {
 		c := *found[key]
 		slices.Sort(c.namespaces)
+		slices.Sort(c.scaled)
+		slices.Sort(c.pods)
 		out = append(out, c)
 	}
 	return out
@@ -266,7 +291,10 @@ func planned(id core.ID, clusters []cluster) []Managed {
 	for _, c := range clusters {
 		names := []string{policyName(id)}
 		if len(c.namespaces) > 0 {
-			names = append(names, policyName(id)+"-namespaces")
+			names = append(names, policyName(id)+namespacesSuffix)
+		}
+		if c.hasSubresources() {
+			names = append(names, policyName(id)+subresourcesSuffix)
 		}
 		for _, name := range names {
 			var before string
@@ -299,7 +327,7 @@ func (r *run) deny(ctx context.Context, d DenySettings) (*core.Error, error) {
 		r.denyStatus(nil)
 		return fault, err
 	}
-	clusters := clustersOf(r.next.Resources)
+	clusters := clustersOf(r.next.Resources, d)
 	want := planned(r.next.ID, clusters)
 	var gone []Managed
 	wanted := setOf(want, ofManaged)
@@ -373,7 +401,7 @@ func (r *run) renewPolicies(ctx context.Context) *core.Error {
 	if len(r.next.Policies) == 0 || !r.next.Deny.denies() {
 		return nil
 	}
-	clusters := clustersOf(r.next.Resources)
+	clusters := clustersOf(r.next.Resources, r.next.Deny)
 	fault, err := r.applyPolicies(ctx, r.next.Deny, clusters, planned(r.next.ID, clusters), r.beyond(clusters))
 	if err != nil {
 		return core.AsError(err)
