@@ -64,7 +64,7 @@ func TestLogin_D46(t *testing.T) {
 	}
 	radial(0, "context", "use", "ann")
 	says(radial(0, "logout"), "ann is forgotten")
-	says(radial(1, "group", "list", "--context", "ann"), "no context")
+	says(radial(4, "group", "list", "--context", "ann"), "no context")
 	raw, err := os.ReadFile(env["RADIAL_CONTEXTS"])
 	if err != nil || strings.Contains(string(raw), "PRIVATE") || strings.Contains(string(raw), "eyJ") {
 		t.Errorf("D-46: a secret lies in the file of contexts: %v", err)
