@@ -1,6 +1,8 @@
 // Package pgtest runs a real PostgreSQL for tests: initdb into a folder of its
-// own, reached by a Unix socket in it and by a port of the loopback address,
-// with fsync on as it is in earnest.
+// own, reached by a Unix socket in it and by a port of the loopback address. A
+// server of a test's own syncs as it does in earnest, and so does the shared one
+// for a benchmark; for tests the shared one leaves what it wrote to the kernel,
+// which keeps it when a process is killed: it is the machine that never fails.
 //
 // The programs are those on the PATH, or Debian's (`make tools` installs the
 // package). A test skips and says so where there are none, and fails when
@@ -13,6 +15,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -64,7 +67,7 @@ var databases atomic.Int64
 // [Main].
 func Database(tb testing.TB) (dsn string) {
 	tb.Helper()
-	shared.once.Do(func() { shared.server, shared.err = start() })
+	shared.once.Do(func() { shared.server, shared.err = start(benchmarks()) })
 	if shared.err != nil {
 		missing(tb, shared.err)
 	}
@@ -107,7 +110,7 @@ func Alone(tb testing.TB, dsn string) {
 // Start runs a server of the test's own, for tests that stop it.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
-	s, err := start()
+	s, err := start(true)
 	if err != nil {
 		missing(tb, err)
 	}
@@ -130,12 +133,19 @@ func missing(tb testing.TB, err error) {
 type Server struct {
 	bin, dir string
 	port     int
+	fsync    string              // on or off
 	as       *syscall.Credential // nil: ourselves
 
 	mu   sync.Mutex
 	pid  int
 	gone chan struct{}
 	log  *tail
+}
+
+// benchmarks reports whether the run is one that measures.
+func benchmarks() bool {
+	f := flag.Lookup("test.bench")
+	return f != nil && f.Value.String() != ""
 }
 
 // find returns the folder of the newest PostgreSQL's programs.
@@ -178,8 +188,11 @@ func account() (*syscall.Credential, error) {
 	return nil, errors.New("run PostgreSQL: there is neither a user postgres nor nobody, and it refuses to run as root")
 }
 
-func start() (_ *Server, err error) {
-	s := &Server{}
+func start(sync bool) (_ *Server, err error) {
+	s := &Server{fsync: "off"}
+	if sync {
+		s.fsync = "on"
+	}
 	if s.bin, err = find(); err != nil {
 		return nil, err
 	}
@@ -228,7 +241,7 @@ func (s *Server) command(program string, args ...string) *exec.Cmd {
 // run starts the server and returns when it answers.
 func (s *Server) run() error {
 	cmd := s.command("postgres", "-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.dir, "-c", "listen_addresses=127.0.0.1",
-		"-c", "fsync=on", "-c", "max_connections=400", "-c", "shared_buffers=64MB", "-c", "logging_collector=off")
+		"-c", "fsync="+s.fsync, "-c", "max_connections=400", "-c", "shared_buffers=64MB", "-c", "logging_collector=off")
 	ready, gone := make(chan error, 1), make(chan struct{})
 	log := &tail{}
 	go func() {
