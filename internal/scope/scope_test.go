@@ -35,10 +35,10 @@ func TestResolve(t *testing.T) {
 		scope extension.Scope
 		want  string
 	}{
-		"unknown cluster":   {extension.Scope{Extension: "Kubernetes", Cluster: "east"}, `there is no cluster "east" (known: far, local)`},
-		"unusable cluster":  {extension.Scope{Extension: "Kubernetes", Cluster: "far"}, `cluster "far" cannot be used: its agent is away`},
+		"unknown cluster":    {extension.Scope{Extension: "Kubernetes", Cluster: "east"}, `there is no cluster "east" (known: far, local)`},
+		"unusable cluster":   {extension.Scope{Extension: "Kubernetes", Cluster: "far"}, `cluster "far" cannot be used: its agent is away`},
 		"a type that is off": {extension.Scope{Extension: "Kubernetes", Type: "azureResourceManager", ID: "/subscriptions/s"}, `known are UserOwned; radial-server --azure-scopes turns this one on`},
-		"unknown extension": {extension.Scope{Extension: "Helm"}, `there is no extension "Helm"`},
+		"unknown extension":  {extension.Scope{Extension: "Helm"}, `there is no extension "Helm"`},
 	} {
 		if _, err := r.Resolve(t.Context(), c.scope, nil); core.CodeOf(err) != core.CodeTarget || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v", name, err)
