@@ -87,7 +87,7 @@ func run(ctx context.Context, c options, log *slog.Logger) (err error) {
 	s, err := server.New(ctx, server.Options{
 		Store: kept, Feed: broker, Sealer: sealer, Recipes: engine, Types: types, Loopback: c.developerMode,
 		Deployments: deployments(c, fetcher, resolver, decides.Load),
-		HealthOnly:  !c.api, Metrics: operator.metrics, Probes: operator.probes,
+		HealthOnly:  !c.api, Workless: !c.workers, Metrics: operator.metrics, Probes: operator.probes,
 		Log: log, Workers: c.maxOperations, Lease: c.lease, Deadline: c.deadline, Keys: c.key.keep(),
 		Installation: installed, RecipeDeadline: c.recipe, KeepOperations: c.keptHistory, KeepAudit: c.keptAudit,
 	})

@@ -99,7 +99,7 @@ func (s *Service) lost(r *core.Resource, f facts, in inputs) error {
 	if err := s.put(r, secretResume, resume{f.Run, f.Started, in.Seed, in.Mark}); err != nil {
 		return err
 	}
-	return core.Errorf(extension.CodeCredentialsNeeded, "the deployment was interrupted, and the kubeConfig that came with it is stored nowhere: send the deployment again with it, and it goes on where it was")
+	return core.Errorf(extension.CodeCredentialsNeeded, "the process that took the deployment ended, or another one was free for it first, and the kubeConfig that came with it is stored nowhere: send the deployment again with it, and it goes on where it was")
 }
 
 // ended makes the outcome of a run: the row keeps what it came to.

@@ -68,6 +68,9 @@ type Options struct {
 	// Deadline of one deployment; 0 is DefaultDeadline.
 	Deadline time.Duration
 	Parallel int
+	// Workless says that other processes run what this one accepts: what comes with
+	// a kubeConfig it refuses, since that reaches none of them.
+	Workless bool
 	Log      *slog.Logger
 	Now      func() time.Time
 	NewID    func() string

@@ -63,6 +63,8 @@ type plane struct {
 	// door, when set, asks who calls; token is sent where a test names none.
 	// workers bounds the operations at a time; zero is the default.
 	workers int
+	// workless says that other processes run operations.
+	workless bool
 	// args and env are more of a server that is a process of its own.
 	args, env []string
 	door      func(db *sqlite.Store, broker *feed.Broker) auth.Options
@@ -156,7 +158,7 @@ func (p *plane) start() {
 		recipes = p.engine
 	}
 	s, err := server.New(ctx, server.Options{
-		Store: db, Feed: broker, Sealer: sealer, Recipes: recipes, Workers: p.workers, Loopback: p.door == nil, Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Store: db, Feed: broker, Sealer: sealer, Recipes: recipes, Workers: p.workers, Workless: p.workless, Loopback: p.door == nil, Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Deployments: server.DeploymentOptions{
 			Resolver: p.resolver, Base: extension.Scope{Cluster: "local"}, Authorize: p.authz,
 			Link: deployment.Links(deployment.LinkOptions{Developer: true, Fetcher: oci.New(oci.Options{AllowFiles: true})}),

@@ -14,6 +14,7 @@ import (
 	"github.com/radial-project/radial/internal/conceal"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/deploy"
+	"github.com/radial-project/radial/internal/extension"
 	"github.com/radial-project/radial/internal/store"
 )
 
@@ -203,8 +204,20 @@ func active(id core.ID, operation string) error {
 	return core.Errorf(core.CodeDeploymentActive, "deployment %s is running (operation: %s): wait for its end, cancel it, or choose another name", id, operation).WithTarget(id.String())
 }
 
+// holdable refuses a request with credentials that nobody could use: they stay in
+// the process that took it, and this one runs nothing.
+func (s *Service) holdable(id core.ID, withheld bool) error {
+	if !withheld || !s.o.Workless {
+		return nil
+	}
+	return core.Errorf(extension.CodeCredentialsNeeded, "%s comes with a kubeConfig, which is stored nowhere, and this server's workers are processes of their own, which it would never reach: use a scope whose credentials the server has (Radial with a member cluster, AzureResourceManager), a server that answers and works in one process, or radial stack apply --local", id).WithTarget(id.String())
+}
+
 // accept commits a deployment that was read.
 func (s *Service) accept(ctx context.Context, a *asked, version string, pre arm.Preconditions, who *auth.Identity, by core.SystemData) (core.Resource, bool, error) {
+	if err := s.holdable(a.id, a.facts.Withheld); err != nil {
+		return core.Resource{}, false, err
+	}
 	for range 8 {
 		stored, live, err := s.o.Store.Get(ctx, a.id)
 		existed := err == nil

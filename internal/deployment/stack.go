@@ -271,6 +271,9 @@ func (s *Service) putStack(w http.ResponseWriter, r *arm.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := s.holdable(id, a.facts.Withheld); err != nil {
+		return err
+	}
 	who, by, pre := caller(r.Context()), r.SystemData(), r.Preconditions()
 	for range 8 {
 		stored, live, err := s.o.Store.Get(ctx, id)
@@ -368,6 +371,9 @@ func (s *Service) deleteStack(w http.ResponseWriter, r *arm.Request) error {
 		}
 	}
 	credentials, err := given.read()
+	if err == nil {
+		err = s.holdable(id, len(credentials) > 0)
+	}
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,10 @@ type Options struct {
 	// HealthOnly answers nothing but health and version: the process is there
 	// for its workers (D-2).
 	HealthOnly bool
-	Log        *slog.Logger
+	// Workless says that Work is not run: other processes work on the operations
+	// that this one accepts.
+	Workless bool
+	Log      *slog.Logger
 	// Metrics counts; nil counts nothing.
 	Metrics *telemetry.Metrics
 	// Probes answer health and readiness; the server adds its own checks. nil
@@ -166,6 +169,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	s.deployments = deployment.New(deployment.Options{
 		Store: o.Store, Feed: o.Feed, Sealer: o.Sealer, Provider: s.provider, Resolver: o.Deployments.Resolver, Base: o.Deployments.Base,
 		Link: o.Deployments.Link, Authorize: o.Deployments.Authorize, Deadline: o.Deadline, Log: o.Log, Now: o.Now,
+		Workless: o.Workless,
 	})
 	controllers := operation.NewRegistry(dynamic.NewController(s.provider, o.Recipes, o.Log))
 	controllers.Register(typeCascade, core.VerbDelete, operation.ControllerFunc(s.cascade))
