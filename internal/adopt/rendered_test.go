@@ -169,11 +169,9 @@ func TestDeployAndInstall_K40(t *testing.T) {
 	if err := s.user.Get(t.Context(), kube.ObjectKey{Namespace: deployed, Name: "web"}, rendered); err != nil {
 		t.Fatal(err)
 	}
-	other := *s
-	other.ns = deployed
 	want := s.env(t, adopted.Spec.Template.Spec.Containers[0])
 	delete(want, "OWN")
-	if diff := gocmp.Diff(want, other.env(t, rendered.Spec.Template.Spec.Containers[0])); diff != "" || len(want) == 0 {
+	if diff := gocmp.Diff(want, s.envIn(t, deployed, rendered.Spec.Template.Spec.Containers[0])); diff != "" || len(want) == 0 {
 		t.Errorf("K-20 the variables (-installed +deployed)\n%s", diff)
 	}
 }

@@ -388,6 +388,11 @@ func (s *system) countReplicaSets(t *testing.T) (count func() int) {
 // that it refers to.
 func (s *system) env(t *testing.T, c corev1.Container) map[string]string {
 	t.Helper()
+	return s.envIn(t, s.ns, c)
+}
+
+func (s *system) envIn(t *testing.T, ns string, c corev1.Container) map[string]string {
+	t.Helper()
 	out := map[string]string{}
 	for _, v := range c.Env {
 		if v.ValueFrom == nil {
@@ -396,7 +401,7 @@ func (s *system) env(t *testing.T, c corev1.Container) map[string]string {
 		}
 		ref := v.ValueFrom.SecretKeyRef
 		var secret corev1.Secret
-		if err := s.user.Get(t.Context(), kube.ObjectKey{Namespace: s.ns, Name: ref.Name}, &secret); err != nil {
+		if err := s.user.Get(t.Context(), kube.ObjectKey{Namespace: ns, Name: ref.Name}, &secret); err != nil {
 			t.Fatalf("variable %s: %v", v.Name, err)
 		}
 		value, ok := secret.Data[ref.Key]
