@@ -26,7 +26,7 @@ func stands(asked, live *unstructured.Unstructured, manager string) bool {
 		if mine != nil || f.FieldsV1 == nil || f.APIVersion != asked.GetAPIVersion() {
 			return false
 		}
-		mine = f.FieldsV1.Raw
+		mine = f.FieldsV1.GetRawBytes()
 	}
 	var fields map[string]any
 	if json.Unmarshal(mine, &fields) != nil {
