@@ -213,7 +213,8 @@ func TestUnanswered_C112_C113_C114_C146(t *testing.T) {
 	s.ready("reports")
 }
 
-// C-114: from the answer to the status is a watch's way, measured.
+// C-114: from the answer to the status is a watch's way: nothing else looks again
+// within the hours that a resync takes. `make bench` measures it.
 func TestRecoversAtOnce_C114(t *testing.T) {
 	s := newStage(t, func(c *cloud.Settings) { c.AcknowledgementBound = time.Second })
 	s.operate()
@@ -221,16 +222,12 @@ func TestRecoversAtOnce_C114(t *testing.T) {
 	s.service("reports", "said to be unanswered", func(st v1alpha1.AnkkaServiceStatus) bool {
 		return st.ObjectStorage != nil && strings.HasPrefix(st.ObjectStorage.Detail, "no provider")
 	})
-	begun := time.Now()
 	for _, r := range []string{"reports-identity", "reports-bucket"} {
 		s.answer(r, func(st *v1alpha1.CloudResourceStatus) {
 			st.Phase, st.Detail = v1alpha1.PhaseWaiting, "it is being made"
 		})
 	}
 	s.service("reports", "with the provider's words", func(st v1alpha1.AnkkaServiceStatus) bool { return st.Detail == "object storage: it is being made" })
-	if took := time.Since(begun); took > time.Second {
-		t.Errorf("the status recovered %v after the answer", took)
-	}
 }
 
 // C-92: a Ready at generation 1, while 2 is asked for, changes nothing.
