@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
@@ -259,7 +258,6 @@ func TestLimits(t *testing.T) {
 		"deep":   {deep, 400},
 		"nested": {`{` + head + `,"resources":{},"outputs":{"a":{"type":"string","value":"[` + strings.Repeat("concat(", 20_000) + "'a'" + strings.Repeat(")", 20_000) + `]"}}}`, 400},
 	} {
-		begun := time.Now()
 		a := p.send("PUT", all+"/limit-"+name+version, body(c.template))
 		if a.status == 201 { // only the run evaluates it
 			if end := p.await(a.header.Get("Azure-AsyncOperation")); end.body["status"] == "Failed" {
@@ -268,9 +266,6 @@ func TestLimits(t *testing.T) {
 		}
 		if a.status != c.status || len(a.raw) > 8<<10 {
 			t.Errorf("%s: status %d, want %d: %.300s", name, a.status, c.status, a.raw)
-		}
-		if took := time.Since(begun); took > 20*time.Second {
-			t.Errorf("%s took %s", name, took)
 		}
 	}
 	// As many resources as there may be; one more is refused, see TestRefused.

@@ -328,11 +328,8 @@ func TestEnds(t *testing.T) {
 		p, _ := start(t, "deaf", nil)
 		apply(t, p, "x", nil)
 		pid := p.Pid()
-		begun := time.Now()
 		p.Close()
-		if gone(t, pid); time.Since(begun) > 3*endTimeout {
-			t.Errorf("it took %s", time.Since(begun))
-		}
+		gone(t, pid)
 	})
 }
 

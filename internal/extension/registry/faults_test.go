@@ -217,10 +217,9 @@ func TestTooMuch(t *testing.T) {
 
 func TestTooSlow(t *testing.T) {
 	overBoth(t, Options{Timeout: 300 * time.Millisecond, CallTimeout: 300 * time.Millisecond}, "", nil, func(t *testing.T, b bad) {
-		begun := time.Now()
 		_, err := b.Apply(t.Context(), ask("Slow"))
-		if !core.IsCode(err, core.CodeTarget) || !strings.Contains(err.Error(), "300ms") || time.Since(begun) > 20*time.Second {
-			t.Errorf("an answer that does not come, after %s: %v", time.Since(begun), err)
+		if !core.IsCode(err, core.CodeTarget) || !strings.Contains(err.Error(), "300ms") {
+			t.Errorf("an answer that does not come: %v", err)
 		}
 		if len(b.pauses.list) != 0 {
 			t.Errorf("what used up its time is not asked again: %v", b.pauses.list)
