@@ -93,8 +93,8 @@ type Event struct {
 	Symbol string `json:"symbol,omitempty"`
 	Type   string `json:"type,omitempty"`
 	ID     string `json:"id,omitempty"`
-	// Operation is Create, Read (of what exists), Delete or
-	// EvaluateDeploymentOutput.
+	// Operation is Create, Read (of what exists), Delete, Detach (of an entry of
+	// deletedResources that stays) or EvaluateDeploymentOutput.
 	Operation string `json:"operation"`
 	// State is Running, Succeeded, Failed, Canceled or NotRun.
 	State    string        `json:"state"`

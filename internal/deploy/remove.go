@@ -119,7 +119,7 @@ func (m *removal) run(ctx context.Context, made map[string]string) error {
 	begun := r.e.o.Now()
 	e := Event{Deployment: m.f.path, Type: m.d.Type, ID: m.d.Text(), Operation: "Delete", State: "Running", Text: "deleting " + m.d.Text()}
 	if m.d.Detach {
-		e.Text = "letting go of " + m.d.Text()
+		e.Operation, e.Text = "Detach", "letting go of "+m.d.Text()
 	}
 	r.tell(e)
 	var err error

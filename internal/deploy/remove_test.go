@@ -164,6 +164,9 @@ func TestDeletedResources(t *testing.T) {
 		if o := s.w.objects["main/ns/a"]; o == nil || !o.owner.IsZero() {
 			t.Errorf("a is %+v: it stays, without its owner's mark", o)
 		}
+		if e := s.events[len(s.events)-1]; e.Operation != "Detach" || e.State != "Succeeded" {
+			t.Errorf("the last step is told as %s %s", e.Operation, e.State)
+		}
 	})
 	t.Run("the control plane's own", func(t *testing.T) {
 		s := newSeat(t)

@@ -79,7 +79,7 @@ func EventText(e deploy.Event) string {
 	if e.Operation == "Stack" {
 		return e.Text
 	}
-	verb := map[string]string{"Create": "", "Read": "read ", "Delete": "delete ", "Action": "ask "}[e.Operation]
+	verb := map[string]string{"Create": "", "Read": "read ", "Delete": "delete ", "Detach": "let go of ", "Action": "ask "}[e.Operation]
 	out := e.State + "  " + verb + what
 	if e.Duration > 0 && e.State != "Running" {
 		out += "  " + e.Duration.Round(time.Millisecond).String()
