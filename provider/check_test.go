@@ -154,19 +154,22 @@ func TestRecovered_C147(t *testing.T) {
 	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		thing    Thing
+		first    bool
 		answered bool
 		said     bool
 		want     bool
 	}{
 		"made now, by a clock that is behind":        {thing: Thing{Made: true, CreatedAt: created.Add(-time.Hour)}},
 		"made before a crash, after the request":     {thing: Thing{CreatedAt: created.Add(time.Second)}},
-		"in the request's second":                    {thing: Thing{CreatedAt: created}},
+		"in the request's second, perhaps for it":    {thing: Thing{CreatedAt: created}},
+		"in the request's second, before any call":   {thing: Thing{CreatedAt: created.Add(300 * time.Millisecond)}, first: true, want: true},
+		"by a first call, of which no answer came":   {thing: Thing{CreatedAt: created.Add(time.Second)}, first: true},
 		"before the request":                         {thing: Thing{CreatedAt: created.Add(-time.Second)}, want: true},
 		"the cloud does not tell":                    {thing: Thing{}, want: true},
 		"said Ready before":                          {thing: Thing{CreatedAt: created.Add(-time.Hour)}, answered: true},
 		"said Recovered before, of a later ask also": {thing: Thing{CreatedAt: created.Add(time.Hour)}, answered: true, said: true, want: true},
 	} {
-		n := &session{obj: &v1alpha1.CloudResource{}, req: Request{CreatedAt: created}}
+		n := &session{obj: &v1alpha1.CloudResource{}, req: Request{CreatedAt: created}, first: tc.first}
 		if tc.answered {
 			n.obj.Status.Outputs, n.obj.Status.Recovered = map[string]string{"bucket": "b"}, tc.said
 		}

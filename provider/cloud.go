@@ -56,9 +56,10 @@ type Thing struct {
 	// Made is that this very call made it. Then it is not Recovered, whatever
 	// the two clocks say.
 	Made bool
-	// CreatedAt is when the cloud says that it was made. It is Recovered if
-	// that was before the request was. Zero when the cloud does not tell: then
-	// what this call has not made is Recovered.
+	// CreatedAt is when the cloud says that it was made. It is Recovered if that
+	// was before the request was, or in the same second and before the first call
+	// for it. Zero when the cloud does not tell: then what this call has not made
+	// is Recovered.
 	CreatedAt time.Time
 }
 

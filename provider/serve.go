@@ -49,6 +49,9 @@ type session struct {
 	secrets *conceal.Values
 	// superseded is that obj asks for something else than was read first.
 	superseded bool
+	// first is that nobody had claimed the request when it was read: nothing was
+	// made for it before this session.
+	first bool
 }
 
 // Reconcile looks at one request, and says when to look again.
@@ -75,7 +78,7 @@ func (s *server) Reconcile(ctx context.Context, q reconcile.Request) (reconcile.
 		Installation: s.Settings.Installation, Subject: obj.Spec.Subject, Namespace: obj.Namespace,
 		Account: s.Settings.Account, Location: s.Settings.Location, KMSKey: s.Settings.KMSKey,
 		CreatedAt: obj.CreationTimestamp.Time,
-	}}
+	}, first: obj.Status.Phase == ""}
 	after, err := n.serve(ctx)
 	if err == nil {
 		s.retry.Forget(q.NamespacedName)
@@ -183,13 +186,17 @@ func (n *session) outputs(format func() (map[string]string, error), t Thing) (ma
 }
 
 // recovered says whether the thing was there before the request was (C-147).
-// What was said once stays.
+// What was said once stays. A request's time has whole seconds: what was made in
+// the same one was there before, unless a session for this request may have made
+// it.
 func (n *session) recovered(t Thing) bool {
 	switch {
 	case len(n.obj.Status.Outputs) > 0:
 		return n.obj.Status.Recovered
 	case t.Made:
 		return false
+	case n.first && t.CreatedAt.Before(n.req.CreatedAt.Add(time.Second)):
+		return true
 	}
 	return t.CreatedAt.IsZero() || t.CreatedAt.Before(n.req.CreatedAt)
 }

@@ -279,8 +279,8 @@ func TestRadialScopes(t *testing.T) {
 		"no environment": {env("Applications.Core/containers", "c"), core.CodeInvalidTemplate, []string{"environment", "/planes/kubernetes/<name>"}},
 		"no id":          {extension.Scope{Extension: "Kubernetes", Type: "Radial", ID: "env"}, core.CodeInvalidTemplate, []string{"env"}},
 		"no cluster":     {extension.Scope{Extension: "Kubernetes", Type: "Radial", ID: "/planes/kubernetes/west"}, core.CodeTarget, []string{`no cluster "west"`, "east, local"}},
-		"unknown type":   {extension.Scope{Extension: "Kubernetes", Type: "Galactic", ID: "x"}, core.CodeTarget, []string{`"Galactic"`, "radial, userowned"}},
-		"turned off":     {extension.Scope{Extension: "Kubernetes", Type: "AzureResourceManager", ID: armtest.ClusterID("c")}, core.CodeTarget, []string{"AzureResourceManager", "configuration"}},
+		"unknown type":   {extension.Scope{Extension: "Kubernetes", Type: "Galactic", ID: "x"}, core.CodeTarget, []string{`"Galactic"`, "Radial, UserOwned"}},
+		"turned off":     {extension.Scope{Extension: "Kubernetes", Type: "AzureResourceManager", ID: armtest.ClusterID("c")}, core.CodeTarget, []string{"AzureResourceManager", "--azure-scopes"}},
 	} {
 		_, err := r.Resolve(t.Context(), c.s, nil)
 		if wantError(t, err, c.code, c.parts...); err == nil {

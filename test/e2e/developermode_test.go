@@ -289,7 +289,7 @@ func TestDeveloperMode_BadInput(t *testing.T) {
 
 	t.Run("a node of no kind", func(t *testing.T) {
 		i := installation{bin: bin, dir: t.TempDir()}
-		i.refuses(t, []string{"dev", "start", "--node", "paper"}, `--node "paper" is neither "fake" nor "real"`)
+		i.refuses(t, []string{"dev", "start", "--node", "paper"}, `--node "paper" is not one of fake, real`)
 	})
 }
 
