@@ -448,9 +448,21 @@ func (n *session) report(ctx context.Context, ask v1alpha1.CredentialAsk, j jour
 func (n *session) end(ctx context.Context, ask v1alpha1.CredentialAsk) error {
 	var errs []error
 	var ended []string
+	at := secretRef{n.obj.Namespace, ask.SecretName, n.obj.Spec.Subject}
 	for _, e := range n.obj.Status.Credentials {
 		switch {
 		case e.State == v1alpha1.CredentialUnused:
+			// Another provider that serves this request may have put it into the
+			// Secret just before it was written down as unused.
+			f, err := n.writer.holds(ctx, at, e.ID)
+			if err != nil {
+				errs = append(errs, &apiError{"look whether Secret " + at.name + " holds the credential", err})
+				continue
+			}
+			if f == held {
+				errs = append(errs, n.note(ctx, journal(slices.Clone(n.obj.Status.Credentials)).standing(e.ID, n.Now())))
+				return errors.Join(errs...)
+			}
 		case e.State == v1alpha1.CredentialRetiring && !n.Now().Before(e.Since.Add(n.Settings.RotationGrace)):
 		default:
 			continue
@@ -499,6 +511,20 @@ func (j journal) inPlace() *entry {
 		}
 	}
 	return newest
+}
+
+// standing is the journal once the Secret turned out to hold the credential of this
+// id: what was in place has been in the Secret too, and ends with its grace.
+func (j journal) standing(id string, at time.Time) journal {
+	for i := range j {
+		switch e := &j[i]; {
+		case e.ID == id:
+			e.State, e.Since = v1alpha1.CredentialInPlace, v1alpha1.ReportTime(at)
+		case e.State == v1alpha1.CredentialInPlace:
+			e.State, e.Since = v1alpha1.CredentialRetiring, v1alpha1.ReportTime(at)
+		}
+	}
+	return j
 }
 
 func (j journal) without(id string) journal {
