@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/radial-project/radial/internal/clustertest"
 )
 
 // status is the part of `radial dev status -o json` that the tests read.
@@ -46,6 +48,7 @@ func (i installation) status(t *testing.T) status {
 // TestDeveloperMode goes through the life of one installation: what it promises to other programs, a second start,
 // processes that die, and the same state after a stop.
 func TestDeveloperMode(t *testing.T) {
+	clustertest.Long(t)
 	i := newInstallation(t)
 	first := i.status(t)
 	if !first.Ready || first.Server != "answers" {

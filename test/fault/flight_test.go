@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/radial-project/radial/internal/clustertest"
 	"github.com/radial-project/radial/internal/store"
 	"github.com/radial-project/radial/test/fault/plane"
 )
@@ -58,6 +59,7 @@ func fly(ctx context.Context, client *plane.Client, n int) ([]string, error) {
 // of them begun as there are workers, and wants all of them to end well: after a
 // restart, or where stores are shared by another replica that runs already.
 func TestInFlight_D18(t *testing.T) {
+	clustertest.Long(t)
 	t.Parallel()
 	for _, k := range kinds() {
 		t.Run(k.name, func(t *testing.T) {
