@@ -56,11 +56,8 @@ func (misbehaved) CreateOrUpdate(ctx context.Context, s sdk.Specification) (sdk.
 		a := answer(s, "")
 		a.Resource.Properties["content"] = strings.Repeat("x", sdk.MaxResponse)
 		return a, nil
-	case "Slow":
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Minute):
-		}
+	case "Slow": // takes no notice of the caller's time, or its answer would race with the end of that
+		<-time.After(2 * time.Second)
 		return answer(s, ""), nil
 	case "Talkative": // says every secret that it has, everywhere
 		secret, _ := s.Config["password"].(string)
