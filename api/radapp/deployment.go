@@ -21,7 +21,7 @@ const (
 	// AnnotationHeld is the controller's: the mark of a pause that is a hold.
 	AnnotationHeld = "radapp.io/held"
 	// AnnotationOwner is the control plane's: the id of the resource that an
-	// object was made for.
+	// object was made for; a label of the same name has a hash of it.
 	AnnotationOwner = "radapp.io/resource-id"
 	// AnnotationReadyTimeout bounds how long the control plane waits for an object
 	// that it makes, as 90s or 30m.

@@ -1,7 +1,6 @@
 package auth_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -52,26 +51,9 @@ type front struct {
 	url   string
 	port  int
 	own   *serving.Own
-	log   *lockedBuffer
+	log   *clustertest.Buffer
 	audit *records
 	store *sqlite.Store
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 type records struct {
@@ -112,7 +94,7 @@ func start(t *testing.T, cluster kubernetes.Interface, o auth.AuthenticatorOptio
 func startAs(t *testing.T, names []string, cluster kubernetes.Interface, o auth.AuthenticatorOptions, roots ...auth.Principal) *front {
 	t.Helper()
 	ctx := t.Context()
-	f := &front{t: t, log: &lockedBuffer{}, audit: &records{}}
+	f := &front{t: t, log: &clustertest.Buffer{}, audit: &records{}}
 	log := slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	must := func(err error) {
 		t.Helper()

@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/radial-project/radial/internal/application"
@@ -54,10 +55,15 @@ func (r *Rules) Kinds() map[string]dynamic.Kind {
 	return map[string]dynamic.Kind{strings.ToLower(Type): {Check: r.check, Edges: stores, Renders: true}}
 }
 
+// manual reports whether a container stands for what somebody else made.
+func manual(properties map[string]any) bool {
+	return properties["resourceProvisioning"] == ModeManual
+}
+
 // check renders a container without the values of its connections, which are not
 // known before it runs.
 func (r *Rules) check(ctx context.Context, s dynamic.Subject) error {
-	if mode, _ := s.Properties["resourceProvisioning"].(string); mode == ModeManual {
+	if manual(s.Properties) {
 		return nil
 	}
 	in := Input{ID: s.ID, Properties: s.Properties, Draft: true}
@@ -112,7 +118,7 @@ func mayUse(id core.ID, environment core.Resource, env recipe.Environment, scope
 
 // stores are the secret stores that variables refer to.
 func stores(id core.ID, props map[string]any) []core.Edge {
-	if mode, _ := props["resourceProvisioning"].(string); mode == ModeManual {
+	if manual(props) {
 		return nil
 	}
 	c, _ := props["container"].(map[string]any)
@@ -124,21 +130,12 @@ func stores(id core.ID, props map[string]any) []core.Edge {
 		ref, _ := from["secretRef"].(map[string]any)
 		source, _ := ref["source"].(string)
 		to, err := core.ParseID(source)
-		if err != nil || !to.IsResource() || seen(edges, to) {
+		if err != nil || !to.IsResource() || slices.ContainsFunc(edges, func(e core.Edge) bool { return e.To.Equal(to) }) {
 			continue
 		}
 		edges = append(edges, core.Edge{From: id, To: to, Kind: core.EdgeDependency})
 	}
 	return edges
-}
-
-func seen(edges []core.Edge, to core.ID) bool {
-	for _, e := range edges {
-		if e.To.Equal(to) {
-			return true
-		}
-	}
-	return false
 }
 
 // fault names the property at fault, by its path below properties, and says what

@@ -130,6 +130,18 @@ type Operation struct {
 	Deadline time.Time
 }
 
+// Failure is why an operation that has ended did not succeed, nil if it did; what
+// names it where it left no reason: "its deletion".
+func (o Operation) Failure(what string) error {
+	switch {
+	case o.State == StateSucceeded:
+		return nil
+	case o.Error != nil:
+		return o.Error
+	}
+	return Errorf(CodeInternal, "%s ended as %s", what, o.State)
+}
+
 // OutputState says how far an output resource has come.
 type OutputState string
 

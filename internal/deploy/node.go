@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/radial-project/radial/api/radapp"
 	"github.com/radial-project/radial/internal/conceal"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
@@ -441,7 +442,7 @@ func (r *run) isOurs(n *node, s extension.State) bool {
 }
 
 // ownerAnnotation is where objects of Kubernetes carry their owner's id.
-const ownerAnnotation = "radapp.io/resource-id"
+const ownerAnnotation = radapp.AnnotationOwner
 
 // settle notes the very object that was made.
 func (n *node) settle(ref extension.Ref) {

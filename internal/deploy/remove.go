@@ -226,12 +226,8 @@ func (r *run) end(ctx context.Context, operation string) error {
 		return nil // gone with the resource
 	case err != nil:
 		return err
-	case op.State != core.StateSucceeded && op.Error != nil:
-		return op.Error
-	case op.State != core.StateSucceeded:
-		return core.Errorf(core.CodeInternal, "its deletion ended as %s", op.State)
 	}
-	return nil
+	return op.Failure("its deletion")
 }
 
 // extension deletes an extension's resource at its target.

@@ -86,12 +86,8 @@ func (n *node) written(ctx context.Context, operation string, leave func()) erro
 		return err
 	case err != nil: // its record is gone: the resource says how it ended
 		return n.judge(ctx)
-	case op.State != core.StateSucceeded && op.Error != nil:
-		return op.Error
-	case op.State != core.StateSucceeded:
-		return core.Errorf(core.CodeInternal, "its operation ended as %s", op.State)
 	}
-	return nil
+	return op.Failure("its operation")
 }
 
 // putImported is put of a resource that the template names by the import Radius.

@@ -106,7 +106,7 @@ func (rt *runtime) Ask(q template.Question) (any, error) {
 		return all, nil
 	case lower != "reference" && !strings.HasPrefix(lower, "list"):
 		return nil, core.Errorf(core.CodeInvalidTemplate, "%s() asks for what only Azure knows; it has no answer here", q.Function)
-	case imported && !extension.IsControlPlane(extension.Scope{Extension: q.Resource.Extension.Provider}):
+	case imported && !extension.ImportsControlPlane(q.Resource.Extension.Provider):
 		return nil, q.Resource.Errorf("%s is of the import %q, whose resources answer no %s(): read their properties by reference()", q.Resource.Symbol, q.Resource.Extension.Alias, q.Function)
 	}
 	symbol := ""
@@ -255,7 +255,7 @@ func (n *node) keep(state map[string]any, must bool) {
 	if state == nil {
 		state = map[string]any{}
 	}
-	if x := n.res.Extension; x != nil && extension.IsControlPlane(extension.Scope{Extension: x.Provider}) {
+	if x := n.res.Extension; x != nil && extension.ImportsControlPlane(x.Provider) {
 		state = extension.Flat(state)
 	}
 	size := sizeOf(state)

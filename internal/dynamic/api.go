@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	wire "github.com/radial-project/radial/api/arm"
+	"github.com/radial-project/radial/api/radapp"
 	"github.com/radial-project/radial/internal/arm"
 	"github.com/radial-project/radial/internal/conceal"
 	"github.com/radial-project/radial/internal/core"
@@ -45,7 +46,7 @@ type APIOptions struct {
 }
 
 // OwnerTag is the tag that says what resource another was made for.
-const OwnerTag = "radapp.io/resource-id"
+const OwnerTag = radapp.AnnotationOwner
 
 // API is the control plane's resources for a running operation. Writes go the
 // way of the wire's: defaults, validation, sealing, one transaction.

@@ -30,9 +30,12 @@ var _ Target = ControlPlane{}
 // namespace, such as radiusmycompanydata for MyCompany.Data.
 var imports = regexp.MustCompile(`^(?i:radius[a-z0-9]*)$`)
 
-// IsControlPlane reports whether a scope is that of the import Radius, or of one
-// that its tools make for the types of a namespace.
-func IsControlPlane(s Scope) bool { return s.Type == "" && imports.MatchString(s.Extension) }
+// ImportsControlPlane reports whether a provider of imports is Radius, or one that
+// its tools make for the types of a namespace.
+func ImportsControlPlane(provider string) bool { return imports.MatchString(provider) }
+
+// IsControlPlane reports whether a scope is that of such an import.
+func IsControlPlane(s Scope) bool { return s.Type == "" && ImportsControlPlane(s.Extension) }
 
 // Flat is a resource as templates that are compiled for Radius may read it: what
 // is in its properties stands beside them, too, where nothing else has the name.
@@ -135,15 +138,10 @@ func (t ControlPlane) await(ctx context.Context, operation string) error {
 		return nil
 	}
 	op, err := t.API.Await(ctx, operation)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case op.State != core.StateSucceeded && op.Error != nil:
-		return op.Error
-	case op.State != core.StateSucceeded:
-		return core.Errorf(core.CodeInternal, "its operation ended as %s", op.State)
 	}
-	return nil
+	return op.Failure("its operation")
 }
 
 // find is the resource of a reference: by its id, or by the name that it is

@@ -138,12 +138,8 @@ func (s *Service) settled(ctx context.Context, operation string) (done bool, err
 		switch {
 		case err != nil:
 			return false, err
-		case op.State == core.StateSucceeded:
-			return true, nil
-		case op.State.Terminal() && op.Error != nil:
-			return true, op.Error
 		case op.State.Terminal():
-			return true, core.Errorf(core.CodeInternal, "the operation ended as %s", op.State)
+			return true, op.Failure("the operation")
 		case !waiting:
 			return false, nil
 		}

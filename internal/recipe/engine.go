@@ -158,10 +158,15 @@ func (e *Engine) Parameters(ctx context.Context, environment core.Resource, reso
 // registered with it finds none.
 const KindRendered = "rendered"
 
+// rendered is the driver of a type that Radial renders itself, nil for others.
+func (e *Engine) rendered(resourceType string) Driver {
+	return e.o.Rendered[strings.ToLower(resourceType)]
+}
+
 // definition is that of the recipe which a resource asks for, or of the
 // rendering of its type.
 func (e *Engine) definition(env Environment, resourceType, name string) (Definition, error) {
-	if e.o.Rendered[strings.ToLower(resourceType)] != nil {
+	if e.rendered(resourceType) != nil {
 		return Definition{Name: DefaultName, Kind: KindRendered}, nil
 	}
 	return env.Lookup(resourceType, name, e.o.Canonical)
@@ -169,7 +174,7 @@ func (e *Engine) definition(env Environment, resourceType, name string) (Definit
 
 func (e *Engine) driver(kind, resourceType string) (Driver, *core.Error) {
 	if strings.EqualFold(kind, KindRendered) {
-		if d := e.o.Rendered[strings.ToLower(resourceType)]; d != nil {
+		if d := e.rendered(resourceType); d != nil {
 			return d, nil
 		}
 	}
@@ -280,7 +285,7 @@ func mergeParameters(layers ...map[string]any) map[string]any {
 // scope says where what the recipe makes goes.
 func (e *Engine) scope(env Environment, r Request) (extension.Scope, error) {
 	own := ""
-	if e.o.Rendered[strings.ToLower(r.Resource.ID.Type())] != nil {
+	if e.rendered(r.Resource.ID.Type()) != nil {
 		own = NamespaceOf(r.Properties)
 	}
 	return env.Scope(r.Resource.Owner, r.Application, own, e.o.Cluster)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/radial-project/radial/api/radapp"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/deploy"
 	"github.com/radial-project/radial/internal/template"
@@ -125,7 +126,7 @@ const (
 	typeBinding = "admissionregistration.k8s.io/ValidatingAdmissionPolicyBinding"
 	typeReview  = "authentication.k8s.io/SelfSubjectReview"
 	// ownerLabel is the label by which targets mark what is made for an owner.
-	ownerLabel = "radapp.io/resource-id"
+	ownerLabel = radapp.AnnotationOwner
 )
 
 // OwnerLabelValue is the value of the label on what is made for an owner; it is

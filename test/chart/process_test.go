@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -12,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -33,21 +31,8 @@ import (
 
 // process is a program of bin/ that runs as the chart says, on this machine.
 type process struct {
-	mu    sync.Mutex
-	log   bytes.Buffer
-	ended chan struct{}
-}
-
-func (p *process) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.Write(b)
-}
-
-func (p *process) String() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.String()
+	clustertest.Buffer // its log
+	ended              chan struct{}
 }
 
 func launch(t *testing.T, program string, environment []string, args ...string) *process {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/radial-project/radial/api/radapp"
 	"github.com/radial-project/radial/internal/core"
 	"github.com/radial-project/radial/internal/extension"
 )
@@ -19,7 +20,7 @@ import (
 // OwnerKey is the annotation with the id of the resource that an object is
 // made for, and the label with a hash of it (an id is too long for a label):
 // kubectl get all -l radapp.io/resource-id=<hash>.
-const OwnerKey = "radapp.io/resource-id"
+const OwnerKey = radapp.AnnotationOwner
 
 // KeepKey is an annotation of Secrets: the keys of its data, separated by
 // commas, that keep the value they have in the cluster. A template gives them
@@ -35,7 +36,7 @@ func OwnerHash(id core.ID) string {
 
 // ReadyTimeoutKey is an annotation that bounds the wait until an object is
 // ready: a duration such as 90s or 30m, at most [maxReadyTimeout].
-const ReadyTimeoutKey = "radapp.io/ready-timeout"
+const ReadyTimeoutKey = radapp.AnnotationReadyTimeout
 
 // keepsValues reports whether a Secret gives values that count only when it has
 // none: what it has must be read first.

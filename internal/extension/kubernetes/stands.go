@@ -189,8 +189,6 @@ func number(v any) (float64, bool) {
 	switch v := v.(type) {
 	case int64:
 		return float64(v), v > -1<<53 && v < 1<<53
-	case int:
-		return float64(v), true
 	case float64:
 		return v, true
 	}
